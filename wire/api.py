@@ -1,0 +1,171 @@
+"""The register of APIs: number, versions, message types; and the codec of messages.
+
+Pure: no clock, no I/O.
+
+How to change a message: append a field with a default, raise `max_version` here, describe the
+version in `docs/protocol.md`, add its bytes to the golden file. Both sides accept messages with
+fewer fields (an older peer) and with more (a newer one).
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Generic, TypeVar, final
+
+import msgspec
+
+from wire import fetch, produce, session, topics
+from wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
+from wire.frame import FrameKind, encode_frame
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+Message = TypeVar("Message")
+
+_encoder = msgspec.msgpack.Encoder()
+_error_decoder = msgspec.msgpack.Decoder(ErrorDetail)
+
+
+class ApiKey(IntEnum):
+    """The number of an API on the wire. Numbers are never reused."""
+
+    HELLO = 0
+    METADATA = 1
+    CREATE_TOPIC = 2
+    DESCRIBE_TOPICS = 3
+    ALTER_TOPIC = 4
+    DELETE_TOPIC = 5
+    DELETE_RECORDS = 6
+    INIT_PRODUCER = 7
+    PRODUCE = 8
+    FETCH = 9
+    LIST_OFFSETS = 10
+
+
+@final
+class Api(Generic[Request, Reply]):
+    """One API: what is asked, what is answered, in which versions."""
+
+    def __init__(
+        self,
+        key: ApiKey,
+        request_type: type[Request],
+        reply_type: type[Reply],
+        *,
+        min_version: int = 1,
+        max_version: int = 1,
+    ) -> None:
+        """Versions from `min_version` to `max_version`, both inclusive, are spoken here."""
+        self.key = key
+        self.min_version = min_version
+        self.max_version = max_version
+        self._request_decoder = msgspec.msgpack.Decoder(request_type)
+        self._reply_decoder = msgspec.msgpack.Decoder(reply_type)
+
+    def encode_request(
+        self, request: Request, *, version: int, correlation_id: int, attachment_length: int = 0
+    ) -> bytes:
+        """Return a request frame up to its attachment."""
+        return encode_frame(
+            FrameKind.REQUEST,
+            api_key=self.key,
+            api_version=version,
+            correlation_id=correlation_id,
+            header=_encoder.encode(request),
+            attachment_length=attachment_length,
+        )
+
+    def decode_request(self, header: memoryview) -> Request:
+        """Return the request in a frame's header.
+
+        Raises:
+            WireFormatError: The header is not this message.
+        """
+        return _decode(self._request_decoder, header)
+
+    def encode_reply(
+        self, reply: Reply, *, version: int, correlation_id: int, attachment_length: int = 0
+    ) -> bytes:
+        """Return a reply frame up to its attachment."""
+        return encode_frame(
+            FrameKind.REPLY,
+            api_key=self.key,
+            api_version=version,
+            correlation_id=correlation_id,
+            header=_encoder.encode(reply),
+            attachment_length=attachment_length,
+        )
+
+    def decode_reply(self, header: memoryview) -> Reply:
+        """Return the reply in a frame's header.
+
+        Raises:
+            WireFormatError: The header is not this message.
+        """
+        return _decode(self._reply_decoder, header)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Message:
+    try:
+        return decoder.decode(header)
+    except msgspec.MsgspecError as error:
+        raise WireFormatError(f"a message cannot be understood: {error}") from error
+
+
+HELLO = Api(ApiKey.HELLO, session.HelloRequest, session.HelloReply)
+METADATA = Api(ApiKey.METADATA, session.MetadataRequest, session.MetadataReply)
+CREATE_TOPIC = Api(ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply)
+DESCRIBE_TOPICS = Api(
+    ApiKey.DESCRIBE_TOPICS, topics.DescribeTopicsRequest, topics.DescribeTopicsReply
+)
+ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
+DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)
+DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
+INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
+PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
+FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply)
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply)
+
+AnyApi = Api[object, object]
+
+
+def encode_error(
+    detail: ErrorDetail, *, api_key: int, api_version: int, correlation_id: int
+) -> bytes:
+    """Return an error reply frame, for a request that failed as a whole."""
+    return encode_frame(
+        FrameKind.ERROR,
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        header=_encoder.encode(detail),
+    )
+
+
+def decode_error(header: memoryview) -> ErrorDetail:
+    """Return the error in an error reply's header.
+
+    Raises:
+        WireFormatError: The header is not an error.
+    """
+    return _decode(_error_decoder, header)
+
+
+def choose_version(api: Api[Request, Reply], offered: Sequence[session.ApiVersions]) -> int:
+    """Return the highest version of `api` that this side and the offering broker know.
+
+    Raises:
+        UnsupportedVersionError: There is none.
+    """
+    for versions in offered:
+        if versions.api_key == api.key:
+            version = min(api.max_version, versions.max_version)
+            if version >= max(api.min_version, versions.min_version):
+                return version
+            raise UnsupportedVersionError(
+                f"the broker speaks {api.key.name} {versions.min_version} to"
+                f" {versions.max_version}, this client {api.min_version} to {api.max_version};"
+                f" upgrade the older of the two",
+                min_version=versions.min_version,
+                max_version=versions.max_version,
+            )
+    raise UnsupportedVersionError(f"the broker does not offer {api.key.name}; upgrade it")

@@ -1,0 +1,335 @@
+"""Every error of tidelog, grouped by what the caller can do about it.
+
+Pure: no clock, no I/O.
+
+    TidelogError
+    ├── BrokerError                       a broker said no; has .code and .is_retriable
+    │   ├── RetriableError                the same request may succeed later, unchanged
+    │   │   ├── NotLeaderError            refresh metadata, ask the leader
+    │   │   ├── UnknownTopicIdError       refresh metadata: the topic was deleted or is not here yet
+    │   │   ├── DiskFullError             the partition is read-only until there is room
+    │   │   ├── OverloadedError           a limit of the broker is reached; back off
+    │   │   ├── ShuttingDownError         the broker is going away
+    │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
+    │   │   └── CorruptBatchError         the batch was damaged on its way to the broker
+    │   ├── InvalidRequestError           the request can never succeed as it is
+    │   │   ├── UnsupportedVersionError   .min_version, .max_version
+    │   │   ├── InvalidBatchError         the header of a batch contradicts itself or its payload
+    │   │   ├── RecordTooLargeError       .size_bytes, .limit_bytes
+    │   │   ├── InvalidTopicError         an illegal topic name or partition count
+    │   │   └── InvalidConfigError        a setting is unknown or out of range
+    │   ├── UnknownTopicError / TopicExistsError / UnknownPartitionError
+    │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
+    │   ├── OutOfOrderSequenceError / DuplicateSequenceError / FencedProducerError
+    │   ├── CorruptRecordError            stored bytes are damaged; .offset, .next_offset
+    │   ├── LogOfflineError               the disk failed under this partition
+    │   └── UnexpectedServerError         a defect of the broker; its log has the details
+    ├── WireFormatError                   the peer sent bytes that are not this protocol
+    ├── ConnectionLostError               the request may or may not have been executed
+    │   └── ConnectError                  no connection could be made; the request was not sent
+    ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
+    ├── ConfigError                       start-up settings; the message lists every problem
+    └── DataDirectoryError                the data directory is in use, foreign or unreadable
+
+World errors are exceptions, programming errors are assertions, expected absence is `None`.
+"""
+
+from enum import IntEnum
+from typing import ClassVar, final
+
+import msgspec
+
+
+class ErrorCode(IntEnum):
+    """The number of an error on the wire. Numbers are never reused."""
+
+    UNEXPECTED_SERVER_ERROR = 1
+    INVALID_REQUEST = 2
+    UNSUPPORTED_VERSION = 3
+    INVALID_BATCH = 4
+    RECORD_TOO_LARGE = 5
+    INVALID_TOPIC = 6
+    INVALID_CONFIG = 7
+    UNKNOWN_TOPIC = 8
+    TOPIC_EXISTS = 9
+    UNKNOWN_PARTITION = 10
+    OFFSET_OUT_OF_RANGE = 11
+    OUT_OF_ORDER_SEQUENCE = 12
+    DUPLICATE_SEQUENCE = 13
+    FENCED_PRODUCER = 14
+    CORRUPT_RECORD = 15
+    LOG_OFFLINE = 16
+    NOT_LEADER = 17
+    UNKNOWN_TOPIC_ID = 18
+    DISK_FULL = 19
+    OVERLOADED = 20
+    SHUTTING_DOWN = 21
+    REQUEST_TIMED_OUT = 22
+    CORRUPT_BATCH = 23
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
+    """An error as it travels: in an error reply, or beside one partition's result."""
+
+    code: int
+    """An `ErrorCode`; a number this side does not know is read as an unexpected server error."""
+    message: str
+    """One line for people: what is wrong and what would be right."""
+    details: dict[str, int] = {}
+    """The attributes of the exception, such as `log_start_offset`."""
+
+
+class TidelogError(Exception):
+    """The root of everything tidelog raises on purpose."""
+
+
+class BrokerError(TidelogError):
+    """A broker refused or failed a request.
+
+    Numbers that a program may want are attributes of the subclasses and travel in
+    `ErrorDetail.details` under the names listed in `detail_names`.
+    """
+
+    code: ClassVar[ErrorCode]
+    is_retriable: ClassVar[bool] = False
+    detail_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, message: str, **details: int) -> None:
+        assert details.keys() <= set(self.detail_names), f"{type(self).__name__} takes {details}"
+        super().__init__(message)
+        self._details = details
+
+    def detail(self, name: str) -> int | None:
+        """Return one number that came with the error, `None` when the broker did not say it."""
+        return self._details.get(name)
+
+    def to_wire(self) -> ErrorDetail:
+        """Return what travels; `from_wire` is the inverse."""
+        return ErrorDetail(int(self.code), str(self), self._details)
+
+
+class RetriableError(BrokerError):
+    """The same request may succeed later, unchanged."""
+
+    is_retriable: ClassVar[bool] = True
+
+
+@final
+class NotLeaderError(RetriableError):
+    """This broker does not lead the partition: refresh metadata and ask the leader."""
+
+    code = ErrorCode.NOT_LEADER
+
+
+@final
+class UnknownTopicIdError(RetriableError):
+    """No topic has this id here: it was deleted, or this broker has not heard of it yet."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@final
+class DiskFullError(RetriableError):
+    """The disk is full; the partition is read-only and comes back by itself."""
+
+    code = ErrorCode.DISK_FULL
+
+
+@final
+class OverloadedError(RetriableError):
+    """A limit of the broker is reached; back off and try again."""
+
+    code = ErrorCode.OVERLOADED
+
+
+@final
+class ShuttingDownError(RetriableError):
+    """The broker is shutting down and takes no new work."""
+
+    code = ErrorCode.SHUTTING_DOWN
+
+
+@final
+class RequestTimedOutError(RetriableError):
+    """The request was not completed in its time; it may still take effect."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+@final
+class CorruptBatchError(RetriableError):
+    """A record batch arrived with a wrong checksum: it was damaged on its way."""
+
+    code = ErrorCode.CORRUPT_BATCH
+
+
+class InvalidRequestError(BrokerError):
+    """The request can never succeed as it is."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+@final
+class UnsupportedVersionError(InvalidRequestError):
+    """The API or its version is not spoken by this broker."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+    detail_names = ("min_version", "max_version")
+
+
+@final
+class InvalidBatchError(InvalidRequestError):
+    """The header of a record batch contradicts itself, its length or its payload."""
+
+    code = ErrorCode.INVALID_BATCH
+
+
+@final
+class RecordTooLargeError(InvalidRequestError):
+    """A record or batch is larger than the limit."""
+
+    code = ErrorCode.RECORD_TOO_LARGE
+    detail_names = ("size_bytes", "limit_bytes")
+
+
+@final
+class InvalidTopicError(InvalidRequestError):
+    """A topic name, partition count or replication factor is not legal."""
+
+    code = ErrorCode.INVALID_TOPIC
+
+
+@final
+class InvalidConfigError(InvalidRequestError):
+    """A topic setting is unknown or its value is not legal."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
+@final
+class UnknownTopicError(BrokerError):
+    """No topic has this name."""
+
+    code = ErrorCode.UNKNOWN_TOPIC
+
+
+@final
+class TopicExistsError(BrokerError):
+    """A topic of this name exists already."""
+
+    code = ErrorCode.TOPIC_EXISTS
+
+
+@final
+class UnknownPartitionError(BrokerError):
+    """The topic has no partition of this number."""
+
+    code = ErrorCode.UNKNOWN_PARTITION
+
+
+@final
+class OffsetOutOfRangeError(BrokerError):
+    """The offset is not in the log: readable are `log_start_offset <= o < log_end_offset`."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    detail_names = ("log_start_offset", "log_end_offset")
+
+
+@final
+class OutOfOrderSequenceError(BrokerError):
+    """A producer's sequence has a gap: a batch before this one is missing."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE
+    detail_names = ("expected_sequence",)
+
+
+@final
+class DuplicateSequenceError(BrokerError):
+    """The batch was appended before, too long ago to say at which offset."""
+
+    code = ErrorCode.DUPLICATE_SEQUENCE
+
+
+@final
+class FencedProducerError(BrokerError):
+    """A newer producer with the same id has taken over."""
+
+    code = ErrorCode.FENCED_PRODUCER
+
+
+@final
+class CorruptRecordError(BrokerError):
+    """Stored bytes are damaged from `offset` up to, not including, `next_offset`."""
+
+    code = ErrorCode.CORRUPT_RECORD
+    detail_names = ("offset", "next_offset")
+
+
+@final
+class LogOfflineError(BrokerError):
+    """The disk failed under this partition; it is offline until the broker is restarted."""
+
+    code = ErrorCode.LOG_OFFLINE
+
+
+@final
+class UnexpectedServerError(BrokerError):
+    """A defect of the broker; its log has the details."""
+
+    code = ErrorCode.UNEXPECTED_SERVER_ERROR
+
+
+class WireFormatError(TidelogError):
+    """The peer sent bytes that are not this protocol; the connection is useless."""
+
+
+class ConnectionLostError(TidelogError):
+    """The connection broke; a request under way may or may not have been executed."""
+
+
+@final
+class ConnectError(ConnectionLostError):
+    """No connection could be made: which address, what failed, what to try."""
+
+
+@final
+class DeliveryTimeoutError(TidelogError):
+    """A record was not acknowledged in `delivery_timeout`; it may or may not be in the log."""
+
+
+@final
+class ConfigError(TidelogError):
+    """Start-up settings are wrong; the message lists every problem."""
+
+
+@final
+class DataDirectoryError(TidelogError):
+    """The data directory is in use, belongs to another node, or cannot be used."""
+
+
+def _concrete_broker_errors() -> dict[int, type[BrokerError]]:
+    found: dict[int, type[BrokerError]] = {}
+    pending: list[type[BrokerError]] = [BrokerError]
+    while pending:
+        cls = pending.pop()
+        if "code" in cls.__dict__:
+            assert cls.code not in found, f"two errors share {cls.code!r}"
+            found[cls.code] = cls
+        pending.extend(cls.__subclasses__())
+    return found
+
+
+ERROR_CLASSES = _concrete_broker_errors()
+"""The one table from `ErrorCode` to exception; the other direction is the class's `code`."""
+
+
+def from_wire(detail: ErrorDetail) -> BrokerError:
+    """Return the exception for an error that came over the wire.
+
+    A code of a newer version becomes `UnexpectedServerError`; unknown details are dropped.
+    """
+    cls = ERROR_CLASSES.get(detail.code)
+    if cls is None:
+        return UnexpectedServerError(f"error {detail.code} of a newer broker: {detail.message}")
+    known = {name: detail.details[name] for name in cls.detail_names if name in detail.details}
+    return cls(detail.message, **known)

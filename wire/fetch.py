@@ -1,0 +1,96 @@
+"""Messages that read records and find offsets.
+
+Pure: declarations.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from wire.errors import ErrorDetail
+
+
+class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
+    """What to read from one partition."""
+
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    """First offset wanted."""
+    bytes_max: int
+    """Read about so much from this partition; one batch is returned however large it is."""
+
+
+class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Read whole batches from some partitions, waiting for data if there is too little."""
+
+    max_wait_ms: int
+    """Answer after this time at the latest, with what is there."""
+    min_bytes: int
+    """Answer at once when so many bytes are there, or when any partition has an error."""
+    bytes_max: int
+    """Stop at about so many bytes in all; at least one batch is returned if there is one."""
+    partitions: list[PartitionFetch]
+    """Served in this order; put a partition last that was served first before."""
+
+
+class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
+    """What one partition had."""
+
+    batch_bytes: int
+    """Length of its batches in the attachment, in the order of this list. The first batch may
+    begin below the offset asked for; every batch is whole."""
+    high_watermark: int
+    """Records below it are readable (exclusive end)."""
+    log_start_offset: int
+    error: ErrorDetail | None = None
+
+
+class FetchReply(msgspec.Struct, frozen=True, array_like=True):
+    """The results, in the order of the request."""
+
+    results: list[PartitionFetched]
+
+
+class OffsetAt(IntEnum):
+    """Which offset is asked for."""
+
+    EARLIEST = 0
+    """The log start offset."""
+    LATEST = 1
+    """The high watermark: the offset of the next record that becomes readable."""
+    TIMESTAMP = 2
+    """The first record with this timestamp or a later one."""
+
+
+class PartitionOffsetAt(msgspec.Struct, frozen=True, array_like=True):
+    """One question about one partition."""
+
+    topic_id: bytes
+    partition: int
+    at: int
+    """An `OffsetAt`."""
+    timestamp_ms: int = 0
+    """Unix milliseconds, for `OffsetAt.TIMESTAMP`."""
+
+
+class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Find offsets by place or by time."""
+
+    partitions: list[PartitionOffsetAt]
+
+
+class PartitionOffset(msgspec.Struct, frozen=True, array_like=True):
+    """One answer."""
+
+    offset: int | None
+    """`None` when no record is that young, or with an error."""
+    timestamp_ms: int | None = None
+    """Timestamp of the record found, for `OffsetAt.TIMESTAMP`."""
+    error: ErrorDetail | None = None
+
+
+class ListOffsetsReply(msgspec.Struct, frozen=True, array_like=True):
+    """The answers, in the order of the request."""
+
+    offsets: list[PartitionOffset]

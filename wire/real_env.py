@@ -1,0 +1,57 @@
+"""The real world: the operating system's clock, network, entropy and threads.
+
+Shell: the only module below the command line that reads a clock or entropy.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar, final
+
+import trio
+
+from wire.env import Env
+from wire.tcp import TcpNetwork
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger("tidelog.event")
+
+
+@final
+class RealClock:
+    """The operating system's wall clock."""
+
+    def now_ms(self) -> int:
+        """Return Unix time in milliseconds."""
+        return time.time_ns() // 1_000_000
+
+
+async def run_in_thread(work: Callable[[], Result]) -> Result:
+    """Run `work` in a thread; see `wire.env.Offload`."""
+    return await trio.to_thread.run_sync(work)
+
+
+def log_event(event: str, **fields: object) -> None:
+    """Write a semantic event to the log; see `wire.env.Probe`."""
+    if _log.isEnabledFor(logging.INFO):
+        _log.info(event, extra={"fields": fields})
+
+
+def never(site: str) -> bool:
+    """Return `False`; see `wire.env.Buggify`."""
+    del site
+    return False
+
+
+def real_env() -> Env:
+    """Return the world as it is."""
+    return Env(
+        clock=RealClock(),
+        network=TcpNetwork(),
+        random=random.Random(),  # noqa: S311  (jitter and names, not secrets)
+        offload=run_in_thread,
+        probe=log_event,
+        buggify=never,
+    )

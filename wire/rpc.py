@@ -1,0 +1,224 @@
+"""One connection to a broker with many requests under way.
+
+Shell: owns one stream. Used by clients, and by brokers that ask other brokers.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar, cast, final
+
+import trio
+
+from wire import api
+from wire.api import Api
+from wire.connection import ClientConnection
+from wire.env import BytesLike, Network, Stream
+from wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
+from wire.outbox import Outbox
+from wire.session import HelloReply, HelloRequest
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+Result = TypeVar("Result")
+
+FRAME_BYTES_MAX = 256 << 20
+"""A client takes longer frames than a broker: it asked for what it gets."""
+
+Outcome = tuple[object, memoryview] | Exception
+"""A reply message and its attachment, or why there is none. The view is only valid during
+the call that hands it over."""
+
+_NOTHING = memoryview(b"")
+
+
+@final
+class RpcConnection:
+    """Requests on one stream; replies may come in any order."""
+
+    def __init__(self, stream: Stream) -> None:
+        """Speak over `stream`; `run` must run in a task of its own."""
+        self._stream = stream
+        self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+        self._outbox = Outbox(stream)
+        self._callbacks: dict[int, Callable[[Outcome], None]] = {}
+        self._failure: Exception | None = None
+        self.hello: HelloReply | None = None
+        """What the broker said of itself; `None` before `introduce`."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is of no further use."""
+        return self._failure is not None
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their reply."""
+        return len(self._callbacks)
+
+    def submit(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        on_outcome: Callable[[Outcome], None] | None,
+        *,
+        attachment: Sequence[BytesLike] = (),
+    ) -> None:
+        """Send a request without waiting; requests leave in the order of these calls.
+
+        `on_outcome` is called exactly once, from the connection's own task (or at once when
+        the connection is lost already); `None` says that no reply will come. The attachment's
+        buffers must not change until then. Use `wait_sent` to bound what is buffered.
+        """
+        if self._failure is not None:
+            if on_outcome is not None:
+                on_outcome(self._failure)
+            return
+        length = sum(len(piece) for piece in attachment)
+        try:
+            correlation_id, frame = self._core.send_request(
+                asked, request, attachment_length=length, expects_reply=on_outcome is not None
+            )
+        except BrokerError as error:
+            if on_outcome is not None:
+                on_outcome(error)
+            return
+        if on_outcome is not None:
+            self._callbacks[correlation_id] = on_outcome
+        self._outbox.put(frame)
+        for piece in attachment:
+            self._outbox.put(piece)
+        self._outbox.flush()
+
+    async def call(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        take: Callable[[ReplyType, memoryview], Result],
+    ) -> Result:
+        """Send a request and return what `take` makes of the reply and its attachment.
+
+        If cancelled, the request may or may not be executed; its reply is dropped.
+
+        Raises:
+            BrokerError: The broker refused the request as a whole.
+            ConnectionLostError: The request may or may not have been executed.
+        """
+        done = trio.Event()
+        outcome: list[Result | Exception] = []
+
+        def finish(result: Outcome) -> None:
+            if isinstance(result, Exception):
+                outcome.append(result)
+            elif isinstance(result[0], BrokerError):
+                outcome.append(result[0])
+            else:
+                try:
+                    outcome.append(take(cast("ReplyType", result[0]), result[1]))
+                except WireFormatError as error:
+                    outcome.append(error)
+            done.set()
+
+        self.submit(asked, request, finish)
+        await done.wait()
+        (result,) = outcome
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def ask(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+        """Send a request and return the reply; see `call`."""
+        return await self.call(asked, request, take=lambda reply, _: reply)
+
+    async def introduce(self, client_name: str, client_version: str) -> HelloReply:
+        """Exchange hellos; must be the first request on the connection."""
+        reply = await self.ask(api.HELLO, HelloRequest(client_name, client_version))
+        self._core.set_offered(reply.apis)
+        self.hello = reply
+        return reply
+
+    async def wait_sent(self, limit_bytes: int) -> None:
+        """Wait until at most `limit_bytes` wait to be sent, or the connection is lost."""
+        await self._outbox.wait_below(limit_bytes)
+
+    async def run(self) -> None:
+        """Receive replies and send what is queued until the connection is lost or closed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._outbox.run)
+            try:
+                await self._receive()
+            except (ConnectionLostError, WireFormatError) as error:
+                self._fail(error)
+            finally:
+                self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
+                nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Close the connection; requests under way fail with `ConnectionLostError`."""
+        self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
+
+    async def _receive(self) -> None:
+        decoder = self._core.decoder
+        while True:
+            received = self._stream.receive_nowait(decoder.get_buffer())
+            if received is None:
+                await self._stream.wait_readable()
+                continue
+            if received == 0:
+                raise ConnectionLostError(f"{self._stream.peer} closed the connection")
+            decoder.bytes_received(received)
+            while (reply := self._core.next_reply()) is not None:
+                callback = self._callbacks.pop(reply.correlation_id)
+                callback((reply.message, reply.attachment))
+            await trio.lowlevel.checkpoint()
+
+    def _fail(self, failure: Exception) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._stream.close()
+        callbacks, self._callbacks = self._callbacks, {}
+        for callback in callbacks.values():
+            callback(failure)
+
+
+async def connect_stream(network: Network, host: str, port: int) -> Stream:
+    """Return a stream to an address.
+
+    Raises:
+        ConnectError: One line with the address, what failed, and what to try.
+    """
+    try:
+        return await network.connect(host, port)
+    except OSError as error:
+        raise ConnectError(diagnose(host, port, error)) from error
+
+
+def diagnose(host: str, port: int, error: OSError) -> str:
+    """Return one line that says which address, what failed and what to try."""
+    if isinstance(error, ConnectionRefusedError):
+        advice = "nothing listens there; is the broker running (`tidelog serve`)?"
+    elif type(error).__name__ == "gaierror":
+        advice = "the host name is not known; check its spelling and the name service"
+    elif isinstance(error, TimeoutError):
+        advice = "no answer; check the address and any firewall between here and there"
+    else:
+        advice = "check the address and the network"
+    return f"cannot connect to {host}:{port}: {error.strerror or error}; {advice}"
+
+
+@asynccontextmanager
+async def open_rpc(
+    network: Network, host: str, port: int, *, client_name: str, client_version: str
+) -> AsyncIterator[RpcConnection]:
+    """Connect, exchange hellos, and keep the connection until the block ends."""
+    stream = await connect_stream(network, host, port)
+    connection = RpcConnection(stream)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        try:
+            await connection.introduce(client_name, client_version)
+            yield connection
+        finally:
+            connection.close()
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,174 @@
+"""TCP by the operating system.
+
+Shell: owns sockets. The real implementation of the network seam of `wire.env`.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from typing import final
+
+import trio
+
+from wire.env import BytesLike, FileRegionSource
+from wire.errors import ConnectionLostError
+
+_LISTEN_BACKLOG = 1024
+
+
+@final
+class TcpStream:
+    """One connected, non-blocking socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Take over a connected socket."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        host, port = sock.getsockname()[:2]
+        self._local = (str(host), int(port))
+        try:
+            peer = sock.getpeername()
+            self._peer = f"{peer[0]}:{peer[1]}"
+        except OSError:  # It went away between accept and here; the next call says so.
+            self._peer = "a peer that is gone"
+
+    @property
+    def peer(self) -> str:
+        """The other side's address."""
+        return self._peer
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """The host and port on this side."""
+        return self._local
+
+    def receive_nowait(self, buffer: memoryview) -> int | None:
+        """See `wire.env.Stream`."""
+        try:
+            return self._sock.recv_into(buffer)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise ConnectionLostError(f"connection to {self._peer}: {error.strerror}") from error
+
+    def send_nowait(self, pieces: Sequence[BytesLike]) -> int:
+        """See `wire.env.Stream`."""
+        try:
+            if len(pieces) == 1:
+                return self._sock.send(pieces[0])
+            return self._sock.sendmsg(pieces)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ConnectionLostError(f"connection to {self._peer}: {error.strerror}") from error
+
+    def send_file_nowait(self, source: FileRegionSource, position: int, length: int) -> int:
+        """See `wire.env.Stream`."""
+        fileno = source.fileno()
+        if fileno is None:
+            return self.send_nowait([source.read_at(position, min(length, 1 << 18))])
+        try:
+            sent = os.sendfile(self._sock.fileno(), fileno, position, length)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ConnectionLostError(f"connection to {self._peer}: {error.strerror}") from error
+        if sent == 0:
+            # The frame is announced and cannot be completed: only breaking off is honest.
+            raise ConnectionLostError("a file ends before the region that was to be sent")
+        return sent
+
+    async def wait_readable(self) -> None:
+        """See `wire.env.Stream`."""
+        try:
+            await trio.lowlevel.wait_readable(self._sock)
+        except (trio.ClosedResourceError, ValueError, OSError) as error:
+            raise ConnectionLostError(f"connection to {self._peer} was closed here") from error
+
+    async def wait_writable(self) -> None:
+        """See `wire.env.Stream`."""
+        try:
+            await trio.lowlevel.wait_writable(self._sock)
+        except (trio.ClosedResourceError, ValueError, OSError) as error:
+            raise ConnectionLostError(f"connection to {self._peer} was closed here") from error
+
+    def close(self) -> None:
+        """See `wire.env.Stream`."""
+        if self._sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+@final
+class TcpListener:
+    """One listening socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Take over a listening socket."""
+        self._sock = sock
+        host, port = sock.getsockname()[:2]
+        self._address = (str(host), int(port))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port listened on."""
+        return self._address
+
+    async def accept(self) -> TcpStream:
+        """See `wire.env.Listener`."""
+        while True:
+            await trio.lowlevel.wait_readable(self._sock)
+            try:
+                sock, _ = self._sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                continue
+            return TcpStream(sock)
+
+    def close(self) -> None:
+        """See `wire.env.Listener`."""
+        if self._sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+@final
+class TcpNetwork:
+    """The operating system's TCP."""
+
+    async def listen(self, host: str, port: int) -> TcpListener:
+        """See `wire.env.Network`."""
+        found = await trio.socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(_LISTEN_BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        return TcpListener(sock)
+
+    async def connect(self, host: str, port: int) -> TcpStream:
+        """See `wire.env.Network`. Addresses of a name are tried one after the other."""
+        failure: OSError | None = None
+        for family, kind, protocol, _, address in await trio.socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            sock = trio.socket.socket(family, kind, protocol)
+            try:
+                await sock.connect(address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return TcpStream(socket.socket(fileno=sock.detach()))
+        raise failure or OSError(errno.EADDRNOTAVAIL, "the name has no address")

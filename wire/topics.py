@@ -1,0 +1,114 @@
+"""Messages that create, describe, alter and delete topics and their oldest records.
+
+Pure: declarations.
+"""
+
+import msgspec
+
+
+class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Create one topic; durable when the reply comes."""
+
+    name: str
+    """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'; not '.' or '..'."""
+    partition_count: int
+    config: dict[str, str]
+    """Settings that differ from the broker's defaults, by name; see `docs/configuration.md`."""
+    validate_only: bool = False
+    """Say what would happen and change nothing."""
+
+
+class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
+    """The topic that was created, or would be."""
+
+    topic_id: bytes
+    """16 bytes; empty after `validate_only`."""
+    partition_count: int
+    config: dict[str, str]
+    """Every setting with its value in force."""
+
+
+class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask for settings and extent of topics."""
+
+    topics: list[str] | None
+    """Names; `None` asks for all topics."""
+
+
+class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
+    """The extent of one partition."""
+
+    partition: int
+    leader_id: int | None
+    leader_epoch: int
+    log_start_offset: int
+    """First offset still readable."""
+    high_watermark: int
+    """Consumers read below it (exclusive end)."""
+    log_end_offset: int
+    """Offset that the next record will get (exclusive end)."""
+    size_bytes: int
+    """Bytes of the log's segments on disk."""
+    status: str = "online"
+    """`online`, `read-only` (the disk is full), `offline` (the disk failed) or `damaged`."""
+
+
+class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
+    """One topic: identity, settings, extent."""
+
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    """Every setting with its value in force."""
+    config_overrides: list[str]
+    """Names of the settings that were set for this topic, sorted; the others are defaults."""
+    partitions: list[PartitionDescription]
+
+
+class DescribeTopicsReply(msgspec.Struct, frozen=True, array_like=True):
+    """The topics in the order asked; sorted by name when all were asked."""
+
+    topics: list[TopicDescription]
+
+
+class AlterTopicRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Change settings of one topic; durable and in force when the reply comes."""
+
+    name: str
+    set_config: dict[str, str]
+    """Settings to set."""
+    reset_config: list[str]
+    """Settings to put back to the broker's default."""
+
+
+class AlterTopicReply(msgspec.Struct, frozen=True, array_like=True):
+    """The settings after the change."""
+
+    config: dict[str, str]
+
+
+class DeleteTopicRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Delete one topic and all of its records; durable when the reply comes."""
+
+    name: str
+
+
+class DeleteTopicReply(msgspec.Struct, frozen=True, array_like=True):
+    """The topic that is no more."""
+
+    topic_id: bytes
+
+
+class DeleteRecordsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Raise the log start offset of one partition; durable when the reply comes."""
+
+    topic_id: bytes
+    partition: int
+    before_offset: int | None
+    """Offsets below it become unreadable; `None` means all up to the high watermark."""
+
+
+class DeleteRecordsReply(msgspec.Struct, frozen=True, array_like=True):
+    """The extent after the deletion."""
+
+    log_start_offset: int
