@@ -134,7 +134,7 @@ class Offload(Protocol):
     """Run blocking or heavy work without holding up the loop."""
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
-        """Return what `work` returns. If cancelled, the work runs to its end before this returns."""
+        """Return what `work` returns. If cancelled, the work runs to its end before that."""
         ...
 
 

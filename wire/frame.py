@@ -32,7 +32,7 @@ _PREFIX = struct.Struct("<IIBBHHHI")
 _CRC = struct.Struct("<I")
 _CRC_AT = _PREFIX.size
 PREFIX_SIZE = _PREFIX.size + _CRC.size
-assert PREFIX_SIZE == 24
+assert PREFIX_SIZE == 24  # noqa: PLR2004 - the format page says so
 
 KiB = 1024
 _BUFFER_INITIAL = 16 * KiB
@@ -101,9 +101,9 @@ class FrameDecoder:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray(_BUFFER_INITIAL)
         self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
-        self._wanted = 0
+        self._start: int = 0
+        self._end: int = 0
+        self._wanted: int = 0
 
     @property
     def buffered_bytes(self) -> int:

@@ -3,7 +3,7 @@
 Shell: owns one stream. Used by clients, and by brokers that ask other brokers.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast, final
 
@@ -210,7 +210,7 @@ def diagnose(host: str, port: int, error: OSError) -> str:
 @asynccontextmanager
 async def open_rpc(
     network: Network, host: str, port: int, *, client_name: str, client_version: str
-) -> AsyncIterator[RpcConnection]:
+) -> AsyncGenerator[RpcConnection, None]:
     """Connect, exchange hellos, and keep the connection until the block ends."""
     stream = await connect_stream(network, host, port)
     connection = RpcConnection(stream)
