@@ -1,0 +1,1 @@
+"""The server: the trio process in which the parts are put together."""

@@ -1,0 +1,4 @@
+"""The PySpark data source `tidelog`: batch and streaming reads, batch and exactly-once writes.
+
+Nothing is here yet.
+"""
