@@ -1,0 +1,57 @@
+"""Limits of one partition's log.
+
+Pure: declarations.
+"""
+
+from dataclasses import dataclass
+
+KiB = 1024
+MiB = 1024 * KiB
+GiB = 1024 * MiB
+SEGMENT_BYTES_LIMIT = 2 * GiB
+"""Positions in an index are 32 bits wide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How one log is cut into segments, kept and recovered."""
+
+    segment_bytes: int = 256 * MiB
+    """Roll to a new segment before this size would be passed. Smaller segments make retention
+    finer, larger ones need fewer files."""
+
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    """Roll a segment this long after its first append, so that retention can reach it."""
+
+    index_interval_bytes: int = 4 * KiB
+    """Distance of index entries. A read may begin this much too early."""
+
+    batch_bytes_max: int = 1 * MiB
+    """Larger batches are refused before a byte is written."""
+
+    retention_ms: int | None = 7 * 24 * 3600 * 1000
+    """Delete segments whose newest record is older; `None` keeps them."""
+
+    retention_bytes: int | None = None
+    """Delete the oldest segments while the log is larger than this; `None` keeps them."""
+
+    checkpoint_bytes: int = 64 * MiB
+    """Write a checkpoint after so many bytes; a start after a crash scans at most about that."""
+
+    producer_expiry_ms: int = 24 * 3600 * 1000
+    """Forget the sequences of a producer that was silent for so long."""
+
+    def __post_init__(self) -> None:
+        """Check the relations between settings."""
+        assert 0 < self.segment_bytes <= SEGMENT_BYTES_LIMIT
+        assert 0 < self.index_interval_bytes <= self.segment_bytes
+        assert self.batch_bytes_max <= SEGMENT_BYTES_LIMIT
+        assert self.retention_ms is None or self.retention_ms > 0
+        assert self.retention_bytes is None or self.retention_bytes >= 0
+
+    @property
+    def roll_after_ms(self) -> int:
+        """Age at which the active segment is rolled: retention must be able to reach it."""
+        if self.retention_ms is None:
+            return self.segment_ms
+        return min(self.segment_ms, self.retention_ms)

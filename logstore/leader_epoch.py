@@ -1,0 +1,66 @@
+"""Which leader epoch wrote which offsets.
+
+Pure: no clock, no I/O. KIP-101 and KIP-279: a replica finds where its log parts from its
+leader's by comparing epochs, never by comparing high watermarks.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import final
+
+
+@final
+class LeaderEpochs:
+    """Pairs (leader epoch, offset of its first record), in order.
+
+    Invariant: both columns grow strictly.
+    """
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        """Start with stored entries."""
+        self._entries = [(epoch, start) for epoch, start in entries]
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """The pairs, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> int | None:
+        """The epoch of the last record, `None` when there is none."""
+        return self._entries[-1][0] if self._entries else None
+
+    def assign(self, epoch: int, offset: int) -> None:
+        """Take note that the record at `offset`, the log's end, is written by `epoch`."""
+        if self._entries:
+            latest, start = self._entries[-1]
+            if epoch == latest:
+                return
+            assert epoch > latest, f"epoch {epoch} writes after epoch {latest}"
+            if start == offset:  # The latest epoch wrote nothing.
+                self._entries.pop()
+        self._entries.append((epoch, offset))
+
+    def end_offset_for(self, epoch: int, *, log_end_offset: int) -> tuple[int, int] | None:
+        """Return (e, end): e is the largest known epoch <= `epoch`, end the offset after it.
+
+        `None` when every known epoch is larger.
+        """
+        found = bisect_right(self._entries, epoch, key=lambda entry: entry[0]) - 1
+        if found < 0:
+            return None
+        is_last = found == len(self._entries) - 1
+        end = log_end_offset if is_last else self._entries[found + 1][1]
+        return self._entries[found][0], end
+
+    def truncate_end(self, log_end_offset: int) -> None:
+        """Forget epochs that begin at or above the new end of the log."""
+        while self._entries and self._entries[-1][1] >= log_end_offset:
+            self._entries.pop()
+
+    def truncate_start(self, log_start_offset: int) -> None:
+        """Forget epochs that end at or below the new start of the log."""
+        while len(self._entries) > 1 and self._entries[1][1] <= log_start_offset:
+            self._entries.pop(0)
+        if self._entries and self._entries[0][1] < log_start_offset:
+            self._entries[0] = (self._entries[0][0], log_start_offset)

@@ -1,0 +1,465 @@
+"""One partition's log: an append-only sequence of record batches on one disk.
+
+Synchronous. Appends go to the page cache and return at once; `begin_flush` hands out the
+blocking part of making them durable, which a shell runs elsewhere. `logstore.recovery` opens a
+log; `logstore.segments` knows where things are.
+"""
+
+import errno
+from enum import Enum
+from typing import NoReturn, final
+
+import msgspec
+
+from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
+from logstore.config import LogConfig
+from logstore.disk import File
+from logstore.file_cache import FileCache
+from logstore.flush import Flush, LogPosition
+from logstore.leader_epoch import LeaderEpochs
+from logstore.producer_state import ProducerStates
+from logstore.retention import SegmentFacts, deletable_count
+from logstore.segment import Segment
+from logstore.segment_format import SEGMENT_HEADER_SIZE
+from logstore.segments import Segments
+from logstore.slice import LogSlice
+from wire.errors import (
+    CorruptRecordError,
+    DiskFullError,
+    LogOfflineError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
+from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
+
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_HEADROOM_BYTES = 1 << 20
+"""A disk that ran full counts as full until there is this much room beyond a batch."""
+
+
+class LogStatus(Enum):
+    """Whether a log can be used; the values are shown to users."""
+
+    ONLINE = "online"
+    READ_ONLY = "read-only"
+    """The disk is full; appends are refused until there is room."""
+    OFFLINE = "offline"
+    """The disk failed; nothing is served until the next start has looked at the files."""
+    DAMAGED = "damaged"
+    """Online, but some stored records are damaged."""
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch is."""
+
+    base_offset: int
+    next_offset: int
+    """Offset after its last record."""
+    is_duplicate: bool
+    """Whether it was there before."""
+
+
+class LogState(msgspec.Struct, frozen=True):
+    """What opening a log has found out; see `logstore.recovery`."""
+
+    segments: Segments
+    log_start_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+
+
+@final
+class PartitionLog:
+    """An append-only sequence of record batches.
+
+    Invariant: durable_end_offset <= log_end_offset and log_start_offset <= log_end_offset;
+    an offset that was given is never given again, except after `truncate`.
+    """
+
+    def __init__(
+        self, directory: str, files: FileCache, config: LogConfig, state: LogState
+    ) -> None:
+        """Take over what recovery found in `directory`; all of it is on disk."""
+        self.directory = directory
+        self._files = files
+        self.config = config
+        """May be replaced at any time; the new limits hold from the next call on."""
+        self._segments = state.segments
+        self._log_start_offset = state.log_start_offset
+        self.leader_epochs = state.leader_epochs
+        self._producers = state.producers
+        self._durable = self._end()
+        self._unsynced: dict[str, File] = {}
+        self._has_new_names = False
+        self._bytes_since_checkpoint = 0
+        self._is_checkpoint_due = False
+        self._is_disk_full = False
+        self._failure: str | None = None
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset still readable."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset that the next record will get (exclusive end)."""
+        return self._segments.active.end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        """Offset below which all records are on disk (exclusive end)."""
+        return self._durable.offset
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """How many bytes a start after a crash would have to scan."""
+        return self._bytes_since_checkpoint
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments, the active one included."""
+        return len(self._segments)
+
+    @property
+    def status(self) -> LogStatus:
+        """Whether the log can be used."""
+        if self._failure is not None:
+            return LogStatus.OFFLINE
+        if self._is_disk_full:
+            return LogStatus.READ_ONLY
+        return LogStatus.DAMAGED if self._segments.damage else LogStatus.ONLINE
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Append one checked batch as the leader; not durable before a flush.
+
+        `batch` is stamped in place. Nothing is written when an error is raised.
+
+        Raises:
+            RecordTooLargeError: The batch is larger than `batch_bytes_max`.
+            OutOfOrderSequenceError: A batch of this producer is missing before it.
+            DuplicateSequenceError: It was appended before, too long ago to say where.
+            FencedProducerError: A newer epoch of this producer has written.
+            DiskFullError: There is no room; a later append may succeed.
+            LogOfflineError: The disk failed.
+        """
+        self._require_online()
+        size = len(batch)
+        if size > self.config.batch_bytes_max:
+            raise RecordTooLargeError(
+                f"a batch of {size} bytes is larger than this topic's limit of"
+                f" {self.config.batch_bytes_max} bytes (batch_bytes_max)",
+                size_bytes=size,
+                limit_bytes=self.config.batch_bytes_max,
+            )
+        if header.producer_id:
+            known_at = self._producers.check(header)
+            if known_at is not None:
+                return Appended(known_at, known_at + header.last_offset_delta + 1, True)
+        if self._is_disk_full:
+            self._require_room(size)
+        base_offset = self._segments.active.end_offset
+        next_offset = base_offset + header.last_offset_delta + 1
+        try:
+            if self._segments.must_roll(size, next_offset, self.config):
+                self._roll(now_ms=now_ms)
+            active = self._segments.active
+            stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
+            stamp_replica(batch, durable_position=self._durable_position_in(active))
+            active.append(header, batch, next_offset=next_offset)
+            self._unsynced[active.path] = active.file()
+        except OSError as error:
+            self._append_failed(error)
+        if active.first_append_ms is None:
+            active.first_append_ms = now_ms
+        self._bytes_since_checkpoint += size
+        self.leader_epochs.assign(leader_epoch, base_offset)
+        if header.producer_id:
+            self._producers.appended(header, base_offset)
+        return Appended(base_offset, next_offset, False)
+
+    def read(self, offset: int, *, bytes_max: int, high_watermark: int) -> LogSlice | None:
+        """Return where batches from `offset` on are stored, `None` when there are none yet.
+
+        Whole batches, at least one, otherwise about `bytes_max` at most, all below the high
+        watermark. The first may begin below `offset`.
+
+        Raises:
+            OffsetOutOfRangeError: The offset was deleted or lies beyond the end.
+            CorruptRecordError: The record at `offset` is known to be damaged.
+            LogOfflineError: The disk failed.
+        """
+        self._require_online()
+        if not self._log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is not in the log, which has offsets"
+                f" {self._log_start_offset} to {self.log_end_offset} (exclusive)",
+                log_start_offset=self._log_start_offset,
+                log_end_offset=self.log_end_offset,
+            )
+        if offset >= high_watermark:
+            return None
+        try:
+            return self._segments.read(
+                offset, self.config, bytes_max=bytes_max, high_watermark=high_watermark
+            )
+        except OSError as error:
+            self._failed("reading", error)
+
+    def find_time(self, timestamp_ms: int, *, high_watermark: int) -> LogSlice | None:
+        """Return the batch that holds the first record at or after a time, `None` if none does.
+
+        Right although timestamps of records may jump back and forth. Reads headers only.
+
+        Raises:
+            LogOfflineError: The disk failed.
+        """
+        self._require_online()
+        try:
+            return self._segments.find_time(
+                timestamp_ms,
+                self.config,
+                log_start_offset=self._log_start_offset,
+                high_watermark=high_watermark,
+            )
+        except OSError as error:
+            self._failed("reading", error)
+
+    def note_damage(self, error: CorruptRecordError) -> None:
+        """Remember damage that a reader found, so that it is shown and not looked for again."""
+        offset, end_offset = error.detail("offset"), error.detail("next_offset")
+        assert offset is not None
+        assert end_offset is not None
+        self._segments.add_damage(offset, end_offset)
+        self._is_checkpoint_due = True
+
+    def begin_flush(self) -> Flush | None:
+        """Return the work that makes everything appended so far durable, `None` if it all is.
+
+        Give it to `end_flush` when it has run, or say `fail` when it failed. One at a time.
+        """
+        if self._failure is not None or not (self._unsynced or self._is_checkpoint_due):
+            return None
+        checkpoint = None
+        if self._is_checkpoint_due or self._bytes_since_checkpoint >= self.config.checkpoint_bytes:
+            checkpoint = self._make_checkpoint()
+            self._bytes_since_checkpoint = 0
+            self._is_checkpoint_due = False
+        files, self._unsynced = list(self._unsynced.values()), {}
+        has_new_names, self._has_new_names = self._has_new_names, False
+        return Flush(
+            self._files.disk,
+            self.directory,
+            files=files,
+            end=self._end(),
+            has_new_names=has_new_names,
+            checkpoint=checkpoint,
+        )
+
+    def end_flush(self, flush: Flush) -> None:
+        """Take note that `flush` has run: its end is the durable end."""
+        if self._failure is None and flush.end.offset <= self.log_end_offset:
+            self._durable = flush.end
+
+    def request_checkpoint(self) -> None:
+        """Let the next flush write a checkpoint, so that the next start need not scan."""
+        self._is_checkpoint_due = True
+
+    def fail(self, reason: str) -> None:
+        """Take the log offline: what is on disk is not known any more.
+
+        An fsync error is never retried: the kernel may have dropped the pages and show them as
+        clean (fsyncgate; Rebello et al., ATC 2020). Only the next start can find out.
+        """
+        if self._failure is None:
+            self._failure = reason
+
+    def close(self) -> None:
+        """Drop open files; nothing is flushed. The log is of no further use."""
+        self._segments.forget_files()
+        self._unsynced = {}
+        self.fail("the log was closed")
+
+    def roll_if_old(self, *, now_ms: int) -> None:
+        """Begin a new segment when the active one is so old that retention must reach it."""
+        first_append_ms = self._segments.active.first_append_ms
+        if self._failure is not None or first_append_ms is None:
+            return
+        if now_ms - first_append_ms >= self.config.roll_after_ms:
+            try:
+                self._roll(now_ms=now_ms)
+            except OSError as error:
+                if error.errno not in _DISK_FULL_ERRNOS:
+                    self.fail(f"rolling a segment failed: {error}")
+
+    def expire_producers(self, *, now_ms: int) -> None:
+        """Forget producers that were silent for `producer_expiry_ms`."""
+        self._producers.expire(before_ms=now_ms - self.config.producer_expiry_ms)
+
+    def apply_retention(self, *, high_watermark: int, now_ms: int) -> list[Segment]:
+        """Take the oldest segments out of the log, and return them for `Segment.remove_files`.
+
+        The log start offset moves before any file goes.
+        """
+        if self._failure is not None:
+            return []
+        count = deletable_count(
+            [
+                SegmentFacts(
+                    segment.size_bytes,
+                    segment.end_offset,
+                    min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms),
+                )
+                for segment in self._segments.sealed
+            ],
+            config=self.config,
+            active_bytes=self._segments.active.size_bytes,
+            high_watermark=high_watermark,
+            log_start_offset=self._log_start_offset,
+            now_ms=now_ms,
+        )
+        removed = self._segments.drop_oldest(count)
+        for segment in removed:
+            self._unsynced.pop(segment.path, None)
+            self._move_start(max(self._log_start_offset, segment.end_offset))
+        return removed
+
+    def delete_records(self, before_offset: int, *, high_watermark: int) -> None:
+        """Make offsets below `before_offset` unreadable; durable after the next flush.
+
+        Raises:
+            OffsetOutOfRangeError: The offset is above the high watermark.
+            LogOfflineError: The disk failed.
+        """
+        self._require_online()
+        if before_offset > high_watermark:
+            raise OffsetOutOfRangeError(
+                f"cannot delete up to offset {before_offset}: only offsets below"
+                f" {high_watermark} are committed",
+                log_start_offset=self._log_start_offset,
+                log_end_offset=high_watermark,
+            )
+        if before_offset > self._log_start_offset:
+            self._move_start(before_offset)
+            self._is_checkpoint_due = True
+
+    def truncate(self, offset: int) -> None:
+        """Remove all batches that reach to or above `offset`, durably; blocks.
+
+        Only for what was never committed: a follower that parts from its leader. A checkpoint
+        below the cut is written first, so that a crash in between does not look like damage.
+
+        Raises:
+            LogOfflineError: The disk failed.
+        """
+        self._require_online()
+        if offset >= self.log_end_offset:
+            return
+        disk = self._files.disk
+        try:
+            cut_segment = self._segments.holding(offset)
+            write_small_file(
+                disk,
+                f"{self.directory}/{CHECKPOINT_NAME}",
+                self._checkpoint_before_cut(cut_segment, offset),
+            )
+            self._segments.truncate(offset, self.config)
+            active = self._segments.active
+            active.file().sync()
+            disk.sync_directory(self.directory)
+        except OSError as error:
+            self._failed("truncating", error)
+        self._unsynced = {}
+        self._has_new_names = False
+        self.leader_epochs.truncate_end(active.end_offset)
+        self._producers.truncate(active.end_offset)
+        self._durable = self._end()
+        self._is_checkpoint_due = True
+
+    def _move_start(self, offset: int) -> None:
+        self._log_start_offset = offset
+        self.leader_epochs.truncate_start(offset)
+        damage = self._segments.damage
+        self._segments.damage = [known for known in damage if known.end_offset > offset]
+
+    def _end(self) -> LogPosition:
+        active = self._segments.active
+        return LogPosition(active.end_offset, active.base_offset, active.end_position)
+
+    def _durable_position_in(self, segment: Segment) -> int:
+        durable = self._durable
+        return durable.position if durable.segment_base_offset == segment.base_offset else 0
+
+    def _roll(self, *, now_ms: int) -> None:
+        old = self._segments.active
+        self._unsynced[old.path] = old.file()
+        new = self._segments.roll(self.config, now_ms=now_ms)
+        self._unsynced[new.path] = new.file()
+        self._has_new_names = True
+        self._is_checkpoint_due = True
+
+    def _make_checkpoint(self) -> LogCheckpoint:
+        active = self._segments.active
+        assert active.index is not None
+        return LogCheckpoint(
+            log_start_offset=self._log_start_offset,
+            recovery_offset=active.end_offset,
+            recovery_base_offset=active.base_offset,
+            recovery_position=active.end_position,
+            max_timestamp_ms=active.max_timestamp_ms,
+            first_append_ms=active.first_append_ms,
+            index=active.index.to_bytes(),
+            leader_epochs=list(self.leader_epochs.entries),
+            producers=self._producers.snapshot(),
+            damage=list(self._segments.damage),
+        )
+
+    def _checkpoint_before_cut(self, segment: Segment, offset: int) -> LogCheckpoint:
+        epochs = LeaderEpochs(self.leader_epochs.entries)
+        epochs.truncate_end(segment.base_offset)
+        producers = ProducerStates(self._producers.snapshot())
+        producers.truncate(segment.base_offset)
+        return LogCheckpoint(
+            log_start_offset=self._log_start_offset,
+            recovery_offset=segment.base_offset,
+            recovery_base_offset=segment.base_offset,
+            recovery_position=SEGMENT_HEADER_SIZE,
+            max_timestamp_ms=0,
+            first_append_ms=None,
+            index=b"",
+            leader_epochs=list(epochs.entries),
+            producers=producers.snapshot(),
+            damage=[known for known in self._segments.damage if known.offset < offset],
+        )
+
+    def _require_online(self) -> None:
+        if self._failure is not None:
+            raise LogOfflineError(f"{self.directory} is offline: {self._failure}")
+
+    def _require_room(self, batch_bytes: int) -> None:
+        if self._files.disk.free_bytes() < batch_bytes + _HEADROOM_BYTES:
+            raise DiskFullError(
+                f"the disk under {self._files.disk.root} is full; the partition is read-only"
+                " until there is room"
+            )
+        self._is_disk_full = False
+
+    def _append_failed(self, error: OSError) -> NoReturn:
+        if error.errno not in _DISK_FULL_ERRNOS:
+            self._failed("writing", error)
+        self._is_disk_full = True
+        raise DiskFullError(
+            f"the disk under {self._files.disk.root} is full; the partition is read-only until"
+            " there is room"
+        ) from error
+
+    def _failed(self, doing: str, error: OSError) -> NoReturn:
+        self.fail(f"{doing} failed: {error}")
+        raise LogOfflineError(f"{self.directory} is offline: {self._failure}") from error

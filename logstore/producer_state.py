@@ -1,0 +1,155 @@
+"""What the log knows of its idempotent producers.
+
+Pure: no clock, no I/O. The whole window of recent batches is kept, also in checkpoints, so that
+a retry of any of them gets its original offset after a restart too (Kafka's snapshot keeps only
+the last batch).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import final
+
+import msgspec
+
+from wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
+from wire.record_batch import BatchHeader
+
+WINDOW_BATCHES = 5
+"""A producer may have so many batches of one partition under way (Kafka's limit as well)."""
+
+
+class AppendedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One batch in the window of a producer."""
+
+    base_sequence: int
+    next_sequence: int
+    """Exclusive end."""
+    base_offset: int
+
+
+class ProducerSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """What a checkpoint keeps of one producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int
+    window: list[AppendedBatch]
+
+
+@final
+class _Producer:
+    __slots__ = ("epoch", "last_timestamp_ms", "window")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.last_timestamp_ms = 0
+        self.window: deque[AppendedBatch] = deque(maxlen=WINDOW_BATCHES)
+
+
+@final
+class ProducerStates:
+    """The last batches of every producer that wrote to this log.
+
+    Invariant: each window is contiguous: a batch begins with the sequence after the last one.
+    """
+
+    def __init__(self, snapshots: Iterable[ProducerSnapshot] = ()) -> None:
+        """Start with what a checkpoint kept."""
+        self._producers: dict[int, _Producer] = {}
+        for snapshot in snapshots:
+            producer = _Producer(snapshot.producer_epoch)
+            producer.last_timestamp_ms = snapshot.last_timestamp_ms
+            producer.window.extend(snapshot.window)
+            self._producers[snapshot.producer_id] = producer
+
+    def __len__(self) -> int:
+        """Return the number of producers known."""
+        return len(self._producers)
+
+    def check(self, header: BatchHeader) -> int | None:
+        """Return the offset at which this very batch was appended before, `None` when it is new.
+
+        A producer that is not known (any more) may start anywhere (KIP-360): its state expired,
+        or the records that told of it were deleted.
+
+        Raises:
+            FencedProducerError: The batch carries an older epoch.
+            OutOfOrderSequenceError: A batch before this one is missing.
+            DuplicateSequenceError: The batch was appended, but longer ago than the window.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None or not producer.window:
+            return None
+        if header.producer_epoch != producer.epoch:
+            return self._check_new_epoch(header, producer.epoch)
+        expected = producer.window[-1].next_sequence
+        if header.base_sequence == expected:
+            return None
+        if header.base_sequence > expected:
+            raise OutOfOrderSequenceError(
+                f"producer {header.producer_id} sent sequence {header.base_sequence},"
+                f" the next one here is {expected}",
+                expected_sequence=expected,
+            )
+        for batch in producer.window:
+            if (
+                batch.base_sequence == header.base_sequence
+                and batch.next_sequence == header.next_sequence
+            ):
+                return batch.base_offset
+        raise DuplicateSequenceError(
+            f"producer {header.producer_id} sent sequence {header.base_sequence} again,"
+            f" which was appended before the last {WINDOW_BATCHES} batches"
+        )
+
+    @staticmethod
+    def _check_new_epoch(header: BatchHeader, known_epoch: int) -> None:
+        if header.producer_epoch < known_epoch:
+            raise FencedProducerError(
+                f"producer {header.producer_id} has epoch {known_epoch} now,"
+                f" the batch carries {header.producer_epoch}"
+            )
+        if header.base_sequence != 0:
+            raise OutOfOrderSequenceError(
+                f"producer {header.producer_id} began epoch {header.producer_epoch} with"
+                f" sequence {header.base_sequence} instead of 0",
+                expected_sequence=0,
+            )
+
+    def appended(self, header: BatchHeader, base_offset: int) -> None:
+        """Take note that a batch is in the log at `base_offset`."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        producer.last_timestamp_ms = max(producer.last_timestamp_ms, header.max_timestamp_ms)
+        producer.window.append(
+            AppendedBatch(header.base_sequence, header.next_sequence, base_offset)
+        )
+
+    def truncate(self, log_end_offset: int) -> None:
+        """Forget batches at or above the new end of the log.
+
+        A producer has at most a window of batches under way, so what it may still retry lies in
+        the window even when all of it is truncated; then its next batch may start anywhere.
+        """
+        for producer_id in list(self._producers):
+            window = self._producers[producer_id].window
+            while window and window[-1].base_offset >= log_end_offset:
+                window.pop()
+            if not window:
+                del self._producers[producer_id]
+
+    def expire(self, *, before_ms: int) -> None:
+        """Forget producers whose newest record is older than `before_ms`."""
+        for producer_id in list(self._producers):
+            if self._producers[producer_id].last_timestamp_ms < before_ms:
+                del self._producers[producer_id]
+
+    def snapshot(self) -> list[ProducerSnapshot]:
+        """Return what a checkpoint must keep."""
+        return [
+            ProducerSnapshot(
+                producer_id, producer.epoch, producer.last_timestamp_ms, list(producer.window)
+            )
+            for producer_id, producer in self._producers.items()
+        ]

@@ -1,0 +1,55 @@
+"""Which of the oldest segments may go.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from logstore.config import LogConfig
+
+
+class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
+    """What retention needs to know of one sealed segment."""
+
+    size_bytes: int
+    end_offset: int
+    """Offset after its last record."""
+    newest_ms: int
+    """Its largest timestamp, but no later than the time it was sealed: one record with a
+    timestamp far in the future must not keep the segment for ever (Kafka's does)."""
+
+
+def deletable_count(
+    sealed: Sequence[SegmentFacts],
+    *,
+    config: LogConfig,
+    active_bytes: int,
+    high_watermark: int,
+    log_start_offset: int,
+    now_ms: int,
+) -> int:
+    """Return how many of the oldest sealed segments are to be deleted.
+
+    Whole segments only, oldest first, never one that reaches above the high watermark, never
+    the active one.
+    """
+    surplus_bytes = 0
+    if config.retention_bytes is not None:
+        total = active_bytes + sum(segment.size_bytes for segment in sealed)
+        surplus_bytes = total - config.retention_bytes
+    count = 0
+    for segment in sealed:
+        if segment.end_offset > high_watermark:
+            break
+        is_expired = (
+            config.retention_ms is not None and segment.newest_ms < now_ms - config.retention_ms
+        )
+        is_surplus = surplus_bytes >= segment.size_bytes
+        is_deleted = segment.end_offset <= log_start_offset
+        if not (is_expired or is_surplus or is_deleted):
+            break
+        surplus_bytes -= segment.size_bytes
+        count += 1
+    return count

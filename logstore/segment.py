@@ -1,0 +1,282 @@
+"""One segment: a file of batches, its sparse index, and where offsets are in it."""
+
+from typing import final
+
+from logstore.config import LogConfig, MiB
+from logstore.disk import File
+from logstore.file_cache import FileCache
+from logstore.index import SegmentIndex
+from logstore.scan import walk_headers
+from logstore.segment_format import (
+    SEGMENT_FOOTER_SIZE,
+    SEGMENT_HEADER_SIZE,
+    SegmentFooter,
+    SegmentHeader,
+    parse_segment_footer,
+    parse_segment_header,
+)
+from wire.record_batch import BatchHeader
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+
+
+def segment_path(directory: str, base_offset: int) -> str:
+    """Return the path of a segment's file."""
+    return f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
+
+
+@final
+class Segment:
+    """A run of offsets in one file.
+
+    Invariant: batches lie without gaps from `SEGMENT_HEADER_SIZE` to `end_position`, with
+    offsets growing from `base_offset` to below `end_offset`, except in damaged ranges.
+    """
+
+    def __init__(self, files: FileCache, directory: str, base_offset: int) -> None:
+        """Describe a segment; `create` or `open_sealed` or recovery fill it in."""
+        self._files = files
+        self.path = segment_path(directory, base_offset)
+        self._index_path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        """Offset after the last record."""
+        self.end_position = SEGMENT_HEADER_SIZE
+        """Position after the last batch."""
+        self.max_timestamp_ms = 0
+        """Largest timestamp; 0 when empty."""
+        self.first_append_ms: int | None = None
+        """When the first record was appended, by the broker's clock; `None` when empty."""
+        self.sealed_at_ms: int | None = None
+        """When it was sealed; `None` while it is the active one."""
+        self.trusted_position = SEGMENT_HEADER_SIZE
+        """Bytes from here on were written, or checked, by this process; what lies before is
+        checked whenever it is read from the disk."""
+        self.index: SegmentIndex | None = None
+        """The index of the active segment; those of sealed ones are loaded when needed."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether nothing is appended any more."""
+        return self.sealed_at_ms is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return self.end_position + (SEGMENT_FOOTER_SIZE if self.is_sealed else 0)
+
+    def file(self) -> File:
+        """Return the open file.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        return self._files.file(self.path)
+
+    def create(self, header: SegmentHeader, config: LogConfig) -> None:
+        """Make the file; its name is durable only after a sync of the directory.
+
+        Raises:
+            OSError: The disk is full or failed; no usable file is left behind.
+        """
+        self._files.forget(self.path)
+        self._files.disk.remove(self.path)
+        file = self._files.file(self.path, create=True)
+        try:
+            file.write_at(0, [header.to_bytes()])
+        except OSError:
+            self._files.forget(self.path)
+            self._files.disk.remove(self.path)
+            raise
+        self.index = self._new_index(config)
+
+    def open_sealed(self) -> bool:
+        """Fill in from the footer; return whether there is a right one.
+
+        Raises:
+            OSError: The disk failed.
+            DataDirectoryError: The file was written by a newer version.
+        """
+        file = self._files.disk.open(self.path)
+        try:
+            size = file.size()
+            parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE))
+            tail = file.read_at(max(size - SEGMENT_FOOTER_SIZE, 0), SEGMENT_FOOTER_SIZE)
+        finally:
+            file.close()
+        footer = parse_segment_footer(tail)
+        if footer is None or footer.end_position != size - SEGMENT_FOOTER_SIZE:
+            return False
+        self.end_offset = footer.end_offset
+        self.end_position = footer.end_position
+        self.max_timestamp_ms = footer.max_timestamp_ms
+        self.sealed_at_ms = footer.sealed_at_ms
+        self.trusted_position = footer.end_position
+        return True
+
+    def reopen(
+        self, config: LogConfig, *, index: SegmentIndex | None, end_position: int, end_offset: int
+    ) -> None:
+        """Make it an active segment that reaches to `end_position`; recovery goes on from there."""
+        self.index = index if index is not None else self._new_index(config)
+        self.end_position = end_position
+        self.end_offset = end_offset
+
+    def append(self, header: BatchHeader, batch: memoryview, *, next_offset: int) -> None:
+        """Write one batch at the end; the caller has stamped it.
+
+        Raises:
+            OSError: The disk is full or failed; the file is as it was, or `EIO` is raised.
+        """
+        file = self._files.file(self.path)
+        try:
+            file.write_at(self.end_position, [batch])
+        except OSError:
+            file.truncate(self.end_position)
+            raise
+        self.noted(
+            next_offset - header.last_offset_delta - 1, header.max_timestamp_ms, self.end_position
+        )
+        self.end_position += len(batch)
+        self.end_offset = next_offset
+
+    def noted(self, base_offset: int, max_timestamp_ms: int, position: int) -> None:
+        """Take note of a batch at `position` in the index."""
+        assert self.index is not None, "only the active segment grows"
+        self.index.add(base_offset, position, max_timestamp_before=self.max_timestamp_ms)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
+
+    def seal(self, *, now_ms: int) -> None:
+        """Write the footer and the index; neither is durable before a sync.
+
+        Raises:
+            OSError: The disk is full or failed; the segment is still active.
+        """
+        assert self.index is not None
+        footer = SegmentFooter(self.end_offset, self.end_position, self.max_timestamp_ms, now_ms)
+        file = self._files.file(self.path)
+        try:
+            file.write_at(self.end_position, [footer.to_bytes()])
+            self._write_index(self.index)
+        except OSError:
+            file.truncate(self.end_position)
+            raise
+        self.sealed_at_ms = now_ms
+        self._files.index(self._index_path, lambda: self._require(self.index))
+        self.index = None
+
+    def unseal(self, config: LogConfig) -> None:
+        """Make it the active segment again, without its footer.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self.is_sealed:
+            self.index = self._load_index(config)
+            self._files.forget(self._index_path)
+            self._files.disk.remove(self._index_path)
+            self.file().truncate(self.end_position)
+            self.sealed_at_ms = None
+
+    def truncate(self, position: int, end_offset: int) -> None:
+        """Cut off everything from `position` on; the segment is the active one.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        assert self.index is not None
+        assert SEGMENT_HEADER_SIZE <= position <= self.end_position
+        self.file().truncate(position)
+        self.index.truncate(position)
+        self.end_position = position
+        self.end_offset = end_offset
+        self.trusted_position = min(self.trusted_position, position)
+
+    def start_position(self, offset: int, config: LogConfig) -> int:
+        """Return where to begin reading for `offset`: a batch at or shortly before it."""
+        entry = self.loaded_index(config).floor(offset)
+        return entry[1] if entry is not None else SEGMENT_HEADER_SIZE
+
+    def end_below(self, offset: int, config: LogConfig) -> tuple[int, int]:
+        """Return (position, offset) after the last batch that ends at or below `offset`.
+
+        Damaged bytes behind that batch are not included.
+        """
+        if offset >= self.end_offset:
+            return self.end_position, self.end_offset
+        entry = self.loaded_index(config).floor(offset - 1)
+        if entry is None:
+            return SEGMENT_HEADER_SIZE, self.base_offset
+        end_offset, end_position = entry
+        for position, header in walk_headers(self.file(), end_position, end=self.end_position):
+            if header.next_offset > offset:
+                break
+            end_position, end_offset = position + header.size, header.next_offset
+        return end_position, end_offset
+
+    def loaded_index(self, config: LogConfig) -> SegmentIndex:
+        """Return the index, from its file or rebuilt when it is not in memory.
+
+        An index has at most about 1 MB, and is read once for a whole segment.
+        """
+        if self.index is not None:
+            return self.index
+        return self._files.index(self._index_path, lambda: self._load_index(config))
+
+    def remove_files(self) -> None:
+        """Remove file and index; blocks. Readers that hold the file finish."""
+        disk = self._files.disk
+        disk.remove(self._index_path)
+        disk.remove(self.path)
+
+    def forget_files(self) -> None:
+        """Drop what is open, before `remove_files` runs elsewhere."""
+        self._files.forget(self.path)
+        self._files.forget(self._index_path)
+
+    def _load_index(self, config: LogConfig) -> SegmentIndex:
+        try:
+            file = self._files.disk.open(self._index_path)
+        except FileNotFoundError:
+            return self._rebuild_index(config)
+        try:
+            data = file.read_at(0, file.size())
+        finally:
+            file.close()
+        index = SegmentIndex.from_bytes(
+            data, base_offset=self.base_offset, interval_bytes=config.index_interval_bytes
+        )
+        return index if index is not None else self._rebuild_index(config)
+
+    def _rebuild_index(self, config: LogConfig) -> SegmentIndex:
+        index = self._new_index(config)
+        max_timestamp_ms = 0
+        for position, header in walk_headers(
+            self.file(), SEGMENT_HEADER_SIZE, end=self.end_position, chunk_bytes=MiB
+        ):
+            index.add(header.base_offset, position, max_timestamp_before=max_timestamp_ms)
+            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
+        if self.is_sealed:
+            self._write_index(index)
+        return index
+
+    def _write_index(self, index: SegmentIndex) -> None:
+        # Not synced and not replaced atomically: its CRC tells, and it can be rebuilt.
+        file = self._files.disk.open(self._index_path, create=True)
+        try:
+            data = index.to_bytes()
+            file.truncate(0)
+            file.write_at(0, [data])
+        finally:
+            file.close()
+
+    def _new_index(self, config: LogConfig) -> SegmentIndex:
+        return SegmentIndex(
+            base_offset=self.base_offset, interval_bytes=config.index_interval_bytes
+        )
+
+    @staticmethod
+    def _require(index: SegmentIndex | None) -> SegmentIndex:
+        assert index is not None
+        return index

@@ -1,0 +1,94 @@
+"""A piece of a log, ready to be sent.
+
+Bytes are checked when they come from the disk, not each time they are sent: what this process
+wrote, and what `load` has just read, was checked and sits in the page cache.
+"""
+
+from typing import final
+
+from logstore.disk import File
+from logstore.scan import FileWindow
+from wire.errors import CorruptRecordError
+
+
+@final
+class LogSlice:
+    """Whole batches in one segment file, from `position` on, `length` bytes."""
+
+    __slots__ = ("_end_offset", "_is_trusted", "file", "length", "offset", "position")
+
+    def __init__(
+        self,
+        file: File,
+        position: int,
+        length: int,
+        *,
+        offset: int,
+        end_offset: int,
+        is_trusted: bool,
+    ) -> None:
+        """Point at batches; `offset` is the one asked for, `end_offset` the segment's end."""
+        self.file = file
+        self.position = position
+        self.length = length
+        self.offset = offset
+        self._end_offset = end_offset
+        self._is_trusted = is_trusted
+
+    def is_ready(self) -> bool:
+        """Return whether it can be sent at once: checked before, and in the page cache."""
+        return self._is_trusted and self.file.is_cached(self.position, self.length)
+
+    def load(self) -> "LogSlice":
+        """Read from the disk and check; return what is good of it. Blocks.
+
+        Damaged batches below the offset asked for are left out; the slice ends before damage
+        above it.
+
+        Raises:
+            CorruptRecordError: The batch with the offset asked for is damaged.
+            OSError: The disk failed.
+        """
+        end = self.position + self.length
+        window = FileWindow(self.file, end=end)
+        start = position = self.position
+        while position < end:
+            header = window.valid_header(position)
+            if header is not None:
+                position += header.size
+                if header.next_offset <= self.offset:
+                    start = position
+                continue
+            if position > start:
+                break
+            start = position = self._behind_damage(position)
+        return LogSlice(
+            self.file,
+            start,
+            position - start,
+            offset=self.offset,
+            end_offset=self._end_offset,
+            is_trusted=True,
+        )
+
+    def read(self) -> bytes:
+        """Return the bytes; blocks unless `is_ready`."""
+        return self.file.read_at(self.position, self.length)
+
+    def _behind_damage(self, position: int) -> int:
+        window = FileWindow(self.file, end=self.file.size())
+        found = window.find_valid(position, offset_min=0)
+        next_offset = self._end_offset if found is None else found[1].base_offset
+        if found is None or next_offset > self.offset:
+            raise corrupt(self.offset, max(next_offset, self.offset + 1))
+        return found[0]
+
+
+def corrupt(offset: int, next_offset: int) -> CorruptRecordError:
+    """Return the error for damaged records from `offset` to `next_offset` (exclusive)."""
+    return CorruptRecordError(
+        f"stored records {offset} to {next_offset} (exclusive) are damaged;"
+        f" reading can go on at {next_offset}",
+        offset=offset,
+        next_offset=next_offset,
+    )
