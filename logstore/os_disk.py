@@ -185,16 +185,17 @@ class OsDisk:
     def list_directory(self, path: str) -> list[str]:
         """See `logstore.disk.Disk`."""
         try:
-            return sorted(os.listdir(self._at(path)))
+            return sorted(each.name for each in self._at(path).iterdir())
         except FileNotFoundError:
             return []
 
     def make_directory(self, path: str) -> None:
         """See `logstore.disk.Disk`."""
-        directory = self._at(path)
-        # Parents first, one by one: `mkdir(parents=True)` gives them another mode.
-        for each in (*reversed(directory.relative_to(self._root).parents), Path(path)):
-            (self._root / each).mkdir(_DIRECTORY_MODE, exist_ok=True)
+        directory = self._root
+        # One by one, because `mkdir(parents=True)` gives parents another mode.
+        for name in self._at(path).relative_to(self._root).parts:
+            directory /= name
+            directory.mkdir(_DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         """See `logstore.disk.Disk`."""
@@ -254,7 +255,7 @@ class OsDisk:
 
     def _at(self, path: str) -> Path:
         """Return where `path` is; the empty path is the root."""
-        assert not path or not {"", ".", ".."} & set(path.split("/")), f"{path!r} is not a path"
+        assert not path or {"", ".", ".."}.isdisjoint(path.split("/")), f"{path!r} escapes the root"
         return self._root / path
 
 
