@@ -20,8 +20,9 @@ Pure: no clock, no I/O.
     │   │   └── InvalidConfigError        a setting is unknown or out of range
     │   ├── UnknownTopicError / TopicExistsError / UnknownPartitionError
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
-    │   ├── OutOfOrderSequenceError / DuplicateSequenceError / FencedProducerError
-    │   ├── CorruptRecordError            stored bytes are damaged; .offset, .next_offset
+    │   ├── OutOfOrderSequenceError       .expected_sequence
+    │   ├── DuplicateSequenceError / FencedProducerError
+    │   ├── CorruptRecordError            stored bytes are damaged: .offset, .next_offset
     │   ├── LogOfflineError               the disk failed under this partition
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
     ├── WireFormatError                   the peer sent bytes that are not this protocol
@@ -86,8 +87,8 @@ class TidelogError(Exception):
 class BrokerError(TidelogError):
     """A broker refused or failed a request.
 
-    Numbers that a program may want are attributes of the subclasses and travel in
-    `ErrorDetail.details` under the names listed in `detail_names`.
+    Numbers that a program may want are attributes of the subclasses, `None` when the broker did
+    not say them; they travel in `ErrorDetail.details` under the names listed in `detail_names`.
     """
 
     code: ClassVar[ErrorCode]
@@ -98,6 +99,8 @@ class BrokerError(TidelogError):
         assert details.keys() <= set(self.detail_names), f"{type(self).__name__} takes {details}"
         super().__init__(message)
         self._details = details
+        for name in self.detail_names:
+            setattr(self, name, details.get(name))
 
     def detail(self, name: str) -> int | None:
         """Return one number that came with the error, `None` when the broker did not say it."""
@@ -105,7 +108,9 @@ class BrokerError(TidelogError):
 
     def to_wire(self) -> ErrorDetail:
         """Return what travels; `from_wire` is the inverse."""
-        return ErrorDetail(int(self.code), str(self), self._details)
+        # A file name that is not UTF-8 must not make its own error impossible to send.
+        message = str(self).encode("utf-8", "backslashreplace").decode("utf-8")
+        return ErrorDetail(int(self.code), message, self._details)
 
 
 class RetriableError(BrokerError):
@@ -175,6 +180,10 @@ class UnsupportedVersionError(InvalidRequestError):
 
     code = ErrorCode.UNSUPPORTED_VERSION
     detail_names = ("min_version", "max_version")
+    min_version: int | None
+    """Lowest version that the broker speaks (inclusive)."""
+    max_version: int | None
+    """Highest version that the broker speaks (inclusive)."""
 
 
 @final
@@ -190,6 +199,8 @@ class RecordTooLargeError(InvalidRequestError):
 
     code = ErrorCode.RECORD_TOO_LARGE
     detail_names = ("size_bytes", "limit_bytes")
+    size_bytes: int | None
+    limit_bytes: int | None
 
 
 @final
@@ -233,6 +244,8 @@ class OffsetOutOfRangeError(BrokerError):
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
     detail_names = ("log_start_offset", "log_end_offset")
+    log_start_offset: int | None
+    log_end_offset: int | None
 
 
 @final
@@ -241,6 +254,7 @@ class OutOfOrderSequenceError(BrokerError):
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE
     detail_names = ("expected_sequence",)
+    expected_sequence: int | None
 
 
 @final
@@ -263,6 +277,8 @@ class CorruptRecordError(BrokerError):
 
     code = ErrorCode.CORRUPT_RECORD
     detail_names = ("offset", "next_offset")
+    offset: int | None
+    next_offset: int | None
 
 
 @final
