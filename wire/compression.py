@@ -28,6 +28,8 @@ CODEC_NAMES = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 """The names that users write, in the order in which they are shown."""
 
 _ZSTD_LEVEL = 3
+_LZ4_BLOCK_MAX = 0x7E00_0000
+"""The format's own limit; the library takes no larger number."""
 
 
 def compress(codec: Codec, payload: bytes) -> bytes:
@@ -54,6 +56,8 @@ def decompress(
         if codec == Codec.NONE:
             plain = payload
         elif codec == Codec.LZ4:
+            if uncompressed_length > _LZ4_BLOCK_MAX:
+                raise WireFormatError(f"an LZ4 block cannot unpack to {uncompressed_length} bytes")
             plain = lz4.block.decompress(payload, uncompressed_size=uncompressed_length)
         elif codec == Codec.ZSTD:
             plain = _decompress_zstd(payload, uncompressed_length)
@@ -75,4 +79,6 @@ def _decompress_zstd(payload: bytes | memoryview, uncompressed_length: int) -> b
         raise WireFormatError(
             f"payload announces {declared} bytes, its header says {uncompressed_length}"
         )
-    return zstandard.ZstdDecompressor().decompress(payload, max_output_size=uncompressed_length)
+    return zstandard.ZstdDecompressor().decompress(
+        payload, max_output_size=uncompressed_length, allow_extra_data=False
+    )
