@@ -41,6 +41,7 @@ each record, or nil when it is absent or trivial.
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Annotated
 
 import msgspec
 from crc32c import crc32c
@@ -72,9 +73,15 @@ FLAG_LOG_APPEND_TIME = 0x0010
 FLAG_TRANSACTIONAL = 0x0020
 FLAG_CONTROL = 0x0040
 _KNOWN_FLAGS = 0x007F
+_BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
+"""Set by brokers only, and by none today."""
 
 RECORD_COUNT_MAX = 1 << 24
 """More records than this in one batch are refused."""
+SEQUENCE_END = 1 << 63
+"""Sequences are below it, so that they fit into signed integers everywhere."""
+TIMESTAMP_END_MS = 1 << 62
+"""Timestamps are below it, so that a first timestamp plus a delta fits into 64 bits."""
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
@@ -135,8 +142,9 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 Headers = tuple[tuple[str, bytes], ...]
 """The headers of one record, in the order in which they were given."""
 
+_TimestampDelta = Annotated[int, msgspec.Meta(gt=-TIMESTAMP_END_MS, lt=TIMESTAMP_END_MS)]
 _Columns = tuple[
-    list[int] | None,
+    list[_TimestampDelta] | None,
     list[bytes | None] | None,
     list[bytes | None] | None,
     list[Headers] | None,
@@ -151,7 +159,7 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
 
     record_count: int
     timestamp_deltas: Sequence[int] | None = None
-    """Milliseconds after the first timestamp; `None` when every record has that one."""
+    """Milliseconds after the first timestamp, negative before it; `None` when all have that one."""
     keys: Sequence[bytes | None] | None = None
     """`None` when no record has a key."""
     values: Sequence[bytes | None] | None = None
@@ -306,8 +314,8 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
         return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
     if header.flags & ~_KNOWN_FLAGS or header.codec not in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
         return f"batch flags {header.flags:#06x} are not known to this broker"
-    if header.flags & (FLAG_CONTROL | FLAG_TRANSACTIONAL):
-        return "control and transactional batches are not taken from producers"
+    if header.flags & _BROKER_FLAGS:
+        return f"batch flags {header.flags:#06x} are for brokers to set, not for producers"
     if not 0 < count <= RECORD_COUNT_MAX or header.last_offset_delta != count - 1:
         return f"{count} records cannot end at offset delta {header.last_offset_delta}"
     # A record takes at least the byte of a nil value.
@@ -315,8 +323,10 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
         return f"{count} records cannot fit into {header.uncompressed_length} bytes"
     if header.codec == Codec.NONE and header.uncompressed_length != header.payload_length:
         return "an uncompressed payload cannot have two lengths"
-    if not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms:
+    if not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_END_MS:
         return f"timestamps run from {header.first_timestamp_ms} to {header.max_timestamp_ms}"
+    if header.next_sequence > SEQUENCE_END:
+        return f"{count} records from sequence {header.base_sequence} on are beyond the last one"
     return None
 
 
@@ -329,6 +339,11 @@ def decode_columns(
         WireFormatError: The payload is not what the header says, or larger than
             `uncompressed_length_max`.
     """
+    if header.format_version != FORMAT_VERSION or header.flags & ~_KNOWN_FLAGS:
+        raise WireFormatError(
+            f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
+            f" is of a newer version; upgrade this side"
+        )
     if header.uncompressed_length > uncompressed_length_max:
         raise WireFormatError(
             f"the batch unpacks to {header.uncompressed_length} bytes,"
@@ -338,29 +353,24 @@ def decode_columns(
     plain = decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
     try:
         columns = Columns(header.record_count, *_column_decoder.decode(plain))
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # A MsgspecError, or a UnicodeDecodeError in a header's name.
         raise WireFormatError(f"the payload is not five columns: {error}") from error
-    _check_columns(header, columns)
+    _check_lengths(columns)
+    _check_offsets(header, columns.offset_deltas)
     return columns
 
 
-def _check_columns(header: BatchHeader, columns: Columns) -> None:
-    lengths = {
-        len(column)
-        for column in (
-            columns.timestamp_deltas,
-            columns.keys,
-            columns.values,
-            columns.headers,
-            columns.offset_deltas,
-        )
-        if column is not None
-    }
-    if lengths - {header.record_count}:
-        raise WireFormatError(
-            f"columns of {sorted(lengths)} records under a header of {header.record_count}"
-        )
-    deltas = columns.offset_deltas
+def _check_lengths(columns: Columns) -> None:
+    count, *all_columns = msgspec.structs.astuple(columns)
+    lengths = [len(column) for column in all_columns if column is not None]
+    if any(length != count for length in lengths):
+        raise WireFormatError(f"columns of {lengths} records under a header of {count}")
+    if count and not lengths:
+        # Six bytes would announce millions of records.
+        raise WireFormatError(f"a header of {count} records over a payload without columns")
+
+
+def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:
     if deltas is None:
         if header.record_count > header.last_offset_delta + 1:
             raise WireFormatError("more records than offsets")
