@@ -93,7 +93,8 @@ class FrameDecoder:
     `bytes_received`, and takes whole frames with `next_frame`. Frames are views of the buffer:
     nothing is copied between the socket and whoever uses the frame.
 
-    Invariant: 0 <= start <= end <= len(buffer); unread bytes are buffer[start:end].
+    Invariant: 0 <= start <= end <= len(buffer); unread bytes are buffer[start:end]. The next
+    step needs `wanted` of them: a prefix, then prefix and header, then the whole frame.
     """
 
     def __init__(self, *, frame_bytes_max: int) -> None:
@@ -103,7 +104,7 @@ class FrameDecoder:
         self._view = memoryview(self._buffer)
         self._start: int = 0
         self._end: int = 0
-        self._wanted: int = 0
+        self._wanted: int = PREFIX_SIZE
 
     @property
     def buffered_bytes(self) -> int:
@@ -117,29 +118,31 @@ class FrameDecoder:
 
     @property
     def capacity_wanted(self) -> int:
-        """The buffer size that the frame under way needs; at most `capacity` when it fits."""
+        """The buffer size that the frame under way is known to need, its prefix at least."""
         return self._wanted
 
     def get_buffer(self) -> memoryview:
         """Return writable space for received bytes, at least one byte; ends all frames' views.
 
-        The buffer grows to what the frame under way needs, which its prefix has announced and
-        `frame_bytes_max` bounds.
+        Call it when `next_frame` has returned `None`. The buffer grows to what the frame under
+        way needs, which `frame_bytes_max` bounds; for an attachment it grows only when the CRC
+        has shown that its length is not damaged.
         """
         if self._start == self._end:
             self._start = self._end = 0
         if self._wanted > len(self._buffer):
             self._move_to(bytearray(self._wanted + _READ_AHEAD))
-        elif self._start and len(self._buffer) - self._start < max(self._wanted, PREFIX_SIZE):
+        elif len(self._buffer) - self._start < self._wanted:
             unread = self._end - self._start
             self._view[:unread] = self._view[self._start : self._end]
             self._start, self._end = 0, unread
-        return self._view[self._end :]
+        free = self._view[self._end :]
+        assert free, "whole frames must be taken before more is received"
+        return free
 
     def shrink(self) -> None:
         """Give memory back while nothing is buffered; a later frame grows the buffer again."""
         if self._start == self._end and len(self._buffer) > _BUFFER_INITIAL:
-            self._wanted = 0
             self._move_to(bytearray(_BUFFER_INITIAL))
 
     def bytes_received(self, count: int) -> None:
@@ -154,28 +157,31 @@ class FrameDecoder:
             WireFormatError: The bytes are not a frame, or announce one above the limit. The
                 decoder is useless afterwards.
         """
-        unread = self._end - self._start
-        if unread < PREFIX_SIZE:
-            self._wanted = PREFIX_SIZE
+        start = self._start
+        unread = self._end - start
+        if unread < self._wanted:
             return None
         length, correlation_id, kind_number, _, api_key, api_version, _, header_length = (
-            _PREFIX.unpack_from(self._view, self._start)
+            _PREFIX.unpack_from(self._view, start)
         )
         kind = _KINDS.get(kind_number)
         if kind is None or length > self._frame_bytes_max or header_length > length:
             raise WireFormatError(self._why_not_a_frame(length))
-        if unread < PREFIX_SIZE + length:
-            self._wanted = PREFIX_SIZE + length
-            return None
-        start = self._start
         header_start = start + PREFIX_SIZE
         header_end = header_start + header_length
-        self._start = end = header_start + length
+        end = header_start + length
+        if self._end < header_end:
+            self._wanted = PREFIX_SIZE + header_length
+            return None
+        # Before the attachment is waited for, because its length may be what is damaged.
         header = self._view[header_start:header_end]
         (crc,) = _CRC.unpack_from(self._view, start + _CRC_AT)
         if crc32c(header, crc32c(self._view[start : start + _CRC_AT])) != crc:
             raise WireFormatError("a frame header does not match its CRC-32C")
-        self._wanted = 0
+        if self._end < end:
+            self._wanted = PREFIX_SIZE + length
+            return None
+        self._start, self._wanted = end, PREFIX_SIZE
         attachment = self._view[header_end:end]
         return Frame(kind, api_key, api_version, correlation_id, header, attachment)
 
