@@ -107,7 +107,9 @@ class Api(Generic[Request, Reply]):
 def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Message:
     try:
         return decoder.decode(header)
-    except msgspec.MsgspecError as error:
+    except (ValueError, RecursionError) as error:
+        # Beside the errors of its own, all of them ValueErrors, the decoder raises
+        # UnicodeDecodeError, and RecursionError while it skips fields of a newer peer.
         raise WireFormatError(f"a message cannot be understood: {error}") from error
 
 

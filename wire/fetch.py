@@ -8,6 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
+from wire.fields import ByteCount, Milliseconds
 
 
 class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
@@ -17,18 +18,18 @@ class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     fetch_offset: int
     """First offset wanted."""
-    bytes_max: int
+    bytes_max: ByteCount
     """Read about so much from this partition; one batch is returned however large it is."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Read whole batches from some partitions, waiting for data if there is too little."""
 
-    max_wait_ms: int
+    max_wait_ms: Milliseconds
     """Answer after this time at the latest, with what is there."""
-    min_bytes: int
+    min_bytes: ByteCount
     """Answer at once when so many bytes are there, or when any partition has an error."""
-    bytes_max: int
+    bytes_max: ByteCount
     """Stop at about so many bytes in all; at least one batch is returned if there is one."""
     partitions: list[PartitionFetch]
     """Served in this order; put a partition last that was served first before."""
@@ -37,7 +38,7 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
 class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
     """What one partition had."""
 
-    batch_bytes: int
+    batch_bytes: ByteCount
     """Length of its batches in the attachment, in the order of this list. The first batch may
     begin below the offset asked for; every batch is whole."""
     high_watermark: int

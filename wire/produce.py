@@ -8,6 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
+from wire.fields import ByteCount, Milliseconds
 
 
 class Acks(IntEnum):
@@ -56,7 +57,7 @@ class PartitionBatch(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: bytes
     partition: int
-    batch_bytes: int
+    batch_bytes: ByteCount
     """Length of the batch in the attachment; batches follow each other in this order."""
 
 
@@ -65,7 +66,7 @@ class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
 
     acks: int
     """An `Acks`."""
-    timeout_ms: int
+    timeout_ms: Milliseconds
     """How long the broker may wait for `acks` before it answers `REQUEST_TIMED_OUT`."""
     batches: list[PartitionBatch]
     """At most one for each partition."""

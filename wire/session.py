@@ -7,6 +7,7 @@ fields with defaults.
 import msgspec
 
 from wire.errors import ErrorDetail
+from wire.fields import ByteCount
 
 
 class ApiVersions(msgspec.Struct, frozen=True, array_like=True):
@@ -35,7 +36,7 @@ class HelloReply(msgspec.Struct, frozen=True, array_like=True):
     node_id: int
     apis: list[ApiVersions]
     """Every API that may be asked; the client uses the highest version both sides know."""
-    frame_bytes_max: int
+    frame_bytes_max: ByteCount
     """Longer frames are refused and end the connection."""
     in_flight_requests_max: int
     """The broker reads no further request while so many of this connection are unanswered."""

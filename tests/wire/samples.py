@@ -1,0 +1,236 @@
+"""One instance of every message, with every field different from its default."""
+
+from typing import NamedTuple, TypeVar, cast
+
+from wire import api
+from wire.api import AnyApi, Api
+from wire.errors import CorruptBatchError, OffsetOutOfRangeError
+from wire.fetch import (
+    FetchReply,
+    FetchRequest,
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    OffsetAt,
+    PartitionFetch,
+    PartitionFetched,
+    PartitionOffset,
+    PartitionOffsetAt,
+)
+from wire.produce import (
+    AckLevel,
+    Acks,
+    InitProducerReply,
+    InitProducerRequest,
+    PartitionAppended,
+    PartitionBatch,
+    ProduceReply,
+    ProduceRequest,
+)
+from wire.session import (
+    ApiVersions,
+    BrokerAddress,
+    HelloReply,
+    HelloRequest,
+    MetadataReply,
+    MetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from wire.topics import (
+    AlterTopicReply,
+    AlterTopicRequest,
+    CreateTopicReply,
+    CreateTopicRequest,
+    DeleteRecordsReply,
+    DeleteRecordsRequest,
+    DeleteTopicReply,
+    DeleteTopicRequest,
+    DescribeTopicsReply,
+    DescribeTopicsRequest,
+    PartitionDescription,
+    TopicDescription,
+)
+
+TOPIC_ID = bytes(range(16))
+OTHER_TOPIC_ID = bytes(range(16, 32))
+CORRELATION_ID = 0x0102_0304
+VERSION = 1
+
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+
+
+class Exchange(NamedTuple):
+    """One API with a request and a reply."""
+
+    api: AnyApi
+    request: object
+    reply: object
+
+    @property
+    def name(self) -> str:
+        return self.api.key.name.lower()
+
+
+def _exchange(asked: Api[_Request, _Reply], request: _Request, reply: _Reply) -> Exchange:
+    return Exchange(cast("AnyApi", asked), request, reply)
+
+
+CORRUPT_BATCH = CorruptBatchError("the payload of the batch does not match its CRC-32C").to_wire()
+OUT_OF_RANGE = OffsetOutOfRangeError(
+    "offset 7 is not in the log: it starts at 10 and ends at 20",
+    log_start_offset=10,
+    log_end_offset=20,
+).to_wire()
+
+EXCHANGES = [
+    _exchange(
+        api.HELLO,
+        HelloRequest(client_name="example", client_version="1.2.3"),
+        HelloReply(
+            broker_version="0.1.0",
+            cluster_id="c0ffee",
+            node_id=1,
+            apis=[ApiVersions(api_key=0, min_version=1, max_version=1), ApiVersions(8, 1, 2)],
+            frame_bytes_max=16 << 20,
+            in_flight_requests_max=64,
+        ),
+    ),
+    _exchange(
+        api.METADATA,
+        MetadataRequest(topics=["orders", "gone"]),
+        MetadataReply(
+            cluster_id="c0ffee",
+            brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433)],
+            topics=[
+                TopicMetadata(
+                    name="orders",
+                    topic_id=TOPIC_ID,
+                    partitions=[PartitionMetadata(partition=0, leader_id=1, leader_epoch=7)],
+                ),
+                TopicMetadata(name="gone", topic_id=b"", partitions=[], error=OUT_OF_RANGE),
+            ],
+        ),
+    ),
+    _exchange(
+        api.CREATE_TOPIC,
+        CreateTopicRequest(
+            name="orders",
+            partition_count=6,
+            config={"retention_ms": "3600000"},
+            validate_only=True,
+        ),
+        CreateTopicReply(topic_id=TOPIC_ID, partition_count=6, config={"durability": "fsync"}),
+    ),
+    _exchange(
+        api.DESCRIBE_TOPICS,
+        DescribeTopicsRequest(topics=None),
+        DescribeTopicsReply(
+            topics=[
+                TopicDescription(
+                    name="orders",
+                    topic_id=TOPIC_ID,
+                    config={"durability": "fsync"},
+                    config_overrides=["durability"],
+                    partitions=[
+                        PartitionDescription(
+                            partition=0,
+                            leader_id=None,
+                            leader_epoch=7,
+                            log_start_offset=10,
+                            high_watermark=19,
+                            log_end_offset=20,
+                            size_bytes=4096,
+                            status="offline",
+                        )
+                    ],
+                )
+            ]
+        ),
+    ),
+    _exchange(
+        api.ALTER_TOPIC,
+        AlterTopicRequest(
+            name="orders", set_config={"retention_ms": "1000"}, reset_config=["durability"]
+        ),
+        AlterTopicReply(config={"durability": "fsync", "retention_ms": "1000"}),
+    ),
+    _exchange(
+        api.DELETE_TOPIC,
+        DeleteTopicRequest(name="orders"),
+        DeleteTopicReply(topic_id=TOPIC_ID),
+    ),
+    _exchange(
+        api.DELETE_RECORDS,
+        DeleteRecordsRequest(topic_id=TOPIC_ID, partition=3, before_offset=15),
+        DeleteRecordsReply(log_start_offset=15),
+    ),
+    _exchange(
+        api.INIT_PRODUCER,
+        InitProducerRequest(producer_id=42, producer_epoch=3),
+        InitProducerReply(producer_id=42, producer_epoch=4),
+    ),
+    _exchange(
+        api.PRODUCE,
+        ProduceRequest(
+            acks=Acks.ALL,
+            timeout_ms=30_000,
+            batches=[PartitionBatch(topic_id=TOPIC_ID, partition=3, batch_bytes=162)],
+        ),
+        ProduceReply(
+            results=[
+                PartitionAppended(
+                    base_offset=1000, ack_level=AckLevel.DURABLE, log_start_offset=10
+                ),
+                PartitionAppended(
+                    base_offset=0, ack_level=0, log_start_offset=0, error=CORRUPT_BATCH
+                ),
+            ]
+        ),
+    ),
+    _exchange(
+        api.FETCH,
+        FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            bytes_max=1 << 20,
+            partitions=[
+                PartitionFetch(
+                    topic_id=TOPIC_ID, partition=3, fetch_offset=1000, bytes_max=1 << 18
+                ),
+                PartitionFetch(
+                    topic_id=OTHER_TOPIC_ID, partition=0, fetch_offset=7, bytes_max=1 << 18
+                ),
+            ],
+        ),
+        FetchReply(
+            results=[
+                PartitionFetched(batch_bytes=162, high_watermark=1003, log_start_offset=10),
+                PartitionFetched(
+                    batch_bytes=0, high_watermark=20, log_start_offset=10, error=OUT_OF_RANGE
+                ),
+            ]
+        ),
+    ),
+    _exchange(
+        api.LIST_OFFSETS,
+        ListOffsetsRequest(
+            partitions=[
+                PartitionOffsetAt(topic_id=TOPIC_ID, partition=3, at=OffsetAt.EARLIEST),
+                PartitionOffsetAt(
+                    topic_id=TOPIC_ID,
+                    partition=3,
+                    at=OffsetAt.TIMESTAMP,
+                    timestamp_ms=1_700_000_000_000,
+                ),
+            ]
+        ),
+        ListOffsetsReply(
+            offsets=[
+                PartitionOffset(offset=10),
+                PartitionOffset(offset=1000, timestamp_ms=1_700_000_000_005),
+                PartitionOffset(offset=None, error=CORRUPT_BATCH),
+            ]
+        ),
+    ),
+]

@@ -1,0 +1,14 @@
+"""Types of message fields for which `int` says too little. Decoding checks them.
+
+Pure: declarations.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+ByteCount = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A number of bytes."""
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A length of time."""
