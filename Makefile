@@ -1,0 +1,84 @@
+# Every command of this project; `make` alone lists them. The only requirements are make and
+# Python 3.11 or newer: everything else is installed into .venv, which is made again whenever
+# pyproject.toml changes.
+
+# The first interpreter that is new enough; name another one with `make PYTHON=/path/to/python3`.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$name" && break; done)
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+
+export PYRIGHT_PYTHON_GLOBAL_NODE := false # node comes with pyright, whatever the machine has
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format format-check lint types contracts limits wheel bench clean
+
+help: ## Show this list
+	@echo "usage: make TARGET [ARGS=\"...\"]"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/installed ## The whole story in one command, on throwaway data
+	@$(BIN)/tidelog demo $(ARGS)
+
+test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k frame"
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: format-check lint types contracts limits wheel ## All that must hold besides the tests
+
+format: $(VENV)/installed-dev ## Format the code and apply safe fixes
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+format-check: $(VENV)/installed-dev
+	@$(BIN)/ruff format --check .
+
+lint: $(VENV)/installed-dev ## Ruff, all rules
+	@$(BIN)/ruff check .
+
+types: $(VENV)/installed-dev ## mypy and pyright, both strict
+	@$(BIN)/python -m mypy .
+	@$(BIN)/python -m pyright --pythonpath $(BIN)/python
+
+contracts: $(VENV)/installed-dev ## Who may import whom
+	@$(BIN)/lint-imports --no-logo
+
+limits: $(VENV)/installed-dev ## Limits on the size and shape of the code
+	@$(BIN)/python -m pytest --quiet tests/test_style.py tests/test_architecture.py
+
+wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
+	@rm -rf build/wheel
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
+	@$(BIN)/check-wheel-contents build/wheel
+
+bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove .venv, build products and caches
+	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*
+
+$(VENV)/made: pyproject.toml
+	@test -n "$(PYTHON)" || { \
+		echo "tidelog needs Python 3.11 or newer and finds none:" \
+			"install one, or run make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"tidelog needs Python 3.11 or newer and %s is %s: run make PYTHON=/path/to/python3" \
+		% (sys.executable, sys.version.split()[0]))'
+	@echo "making $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/made
+	@echo "installing tidelog into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/made
+	@echo "installing tidelog and the tools of its developers into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $(VENV)/installed $@

@@ -1,0 +1,127 @@
+"""The contracts on who may import whom, and whether they notice what they forbid."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES: list[str] = PROJECT["tool"]["importlinter"]["root_packages"]
+PURE_PACKAGES = ["wire", "logstore", "isr", "coordinator", "queue_layer"]
+
+
+def run_python(code: str, *, root: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+    """Run code in an interpreter of its own, which finds the packages under `root` first."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_contracts(root: Path) -> "subprocess.CompletedProcess[str]":
+    code = "import importlinter.cli as cli, sys; sys.exit(cli.lint_imports(no_cache=True, no_logo=True))"
+    return run_python(code, root=root)
+
+
+def modules_of(package: str) -> list[str]:
+    files = sorted((ROOT / package).rglob("*.py"))
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def shells() -> set[str]:
+    """Return the modules that a contract allows to import trio."""
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    allowed = [entry for contract in contracts for entry in contract.get("ignore_imports", [])]
+    pairs = [entry.split(" -> ") for entry in allowed]
+    return {importer for importer, imported in pairs if imported == "trio"}
+
+
+@pytest.fixture
+def copied_tree(tmp_path: Path) -> Path:
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "data")
+        )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_import_contracts_hold() -> None:
+    result = check_contracts(ROOT)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "contract"),
+    [
+        ("isr", "broker", "The server is layered"),
+        ("coordinator", "queue_layer", "The server is layered"),
+        ("wire", "client", "The client side is layered"),
+        ("spark_connector", "tidelog", "The client side is layered"),
+        ("client", "logstore", "Client and server meet only in wire"),
+        ("tidelog", "broker", "Client and server meet only in wire"),
+        ("broker", "client", "The server never imports the client"),
+        ("wire", "trio", "Below the broker nothing touches the world"),
+        ("queue_layer", "time", "Below the broker nothing touches the world"),
+        ("wire.frame", "wire.tcp", "The cores of wire never import its shells"),
+        ("logstore", "wire.tcp", "The log store never imports trio"),
+        ("logstore", "os", "Only logstore.os_disk talks to the operating system"),
+    ],
+)
+def test_a_forbidden_import_breaks_its_contract(
+    module: str, imported: str, contract: str, copied_tree: Path
+) -> None:
+    path = copied_tree.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    file.write_text(f"{file.read_text(encoding='utf-8')}\nimport {imported}\n", encoding="utf-8")
+
+    result = check_contracts(copied_tree)
+
+    broken = [line for line in result.stdout.splitlines() if " BROKEN" in line]
+    assert result.returncode != 0
+    assert any(line.startswith(contract) for line in broken), result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("package", PURE_PACKAGES)
+def test_importing_the_cores_does_not_load_trio(package: str) -> None:
+    cores = [module for module in modules_of(package) if module not in shells()]
+
+    result = run_python(f"import sys, {', '.join(cores)}\nassert 'trio' not in sys.modules")
+
+    assert result.returncode == 0, result.stderr
+
+
+def test_importing_tidelog_does_not_load_the_server() -> None:
+    result = run_python(
+        "import sys, tidelog\n"
+        "print(*sorted({'broker', 'logstore', 'isr', 'coordinator', 'queue_layer'}"
+        " & sys.modules.keys()))"
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []
+
+
+def test_every_package_is_installed_and_under_contract() -> None:
+    found = {
+        path.parent.name
+        for path in ROOT.glob("*/__init__.py")
+        if path.parent.name not in {"tests", "bench", "examples"}
+    }
+    tool = PROJECT["tool"]
+
+    assert found == set(PACKAGES)
+    assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == PACKAGES
+    assert tool["check-wheel-contents"]["toplevel"] == PACKAGES

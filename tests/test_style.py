@@ -1,0 +1,242 @@
+"""Limits on the shape of the code, as a ratchet without exemptions.
+
+A limit that hurts is a reason to split the code, or to change the limit here, for everyone.
+Ruff checks lines; what is here needs the whole file or its place in the tree.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+PARAMETERS_MAX = 6
+
+PLACES_THAT_PRINT = ("tidelog/cli/", "bench/", "examples/")
+NAMES_THAT_SAY_NOTHING = {
+    "base", "common", "handler", "helper", "helpers", "manager", "misc", "util", "utils",
+}  # fmt: skip
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of Python, read and parsed."""
+
+    path: str
+    """Relative to the root of the repository, with `/` between names."""
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def parse(cls, path: str, text: str) -> "Source":
+        return cls(path, text, ast.parse(text, path))
+
+
+Rule = Callable[[Source], Iterator[str]]
+
+
+def keep_files_short(source: Source) -> Iterator[str]:
+    line_count = len(source.text.splitlines())
+    if line_count > FILE_LINES_MAX:
+        yield (
+            f"{source.path}: {line_count} lines, the limit is {FILE_LINES_MAX};"
+            " move one of its ideas into a file of its own"
+        )
+
+
+def keep_functions_short(source: Source) -> Iterator[str]:
+    for function in _functions(source.tree):
+        body = _body_without_docstring(function)
+        line_count = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+        if line_count > FUNCTION_LINES_MAX:
+            yield (
+                f"{source.path}:{function.lineno}: the body of {function.name} has {line_count}"
+                f" lines, the limit is {FUNCTION_LINES_MAX}; give its steps names of their own"
+            )
+
+
+def keep_parameters_few(source: Source) -> Iterator[str]:
+    for function in _functions(source.tree):
+        arguments = function.args
+        positional = [argument.arg for argument in arguments.posonlyargs + arguments.args]
+        if positional and positional[0] in {"self", "cls"}:
+            del positional[0]
+        count = len(positional) + len(arguments.kwonlyargs)
+        if count > PARAMETERS_MAX:
+            yield (
+                f"{source.path}:{function.lineno}: {function.name} has {count} parameters, the"
+                f" limit is {PARAMETERS_MAX}; pass one frozen object that holds what belongs"
+                " together"
+            )
+
+
+def print_only_to_people(source: Source) -> Iterator[str]:
+    if source.path.startswith(PLACES_THAT_PRINT):
+        return
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(func=ast.Name(id="print")):
+                yield (
+                    f"{source.path}:{node.lineno}: print belongs to the command line; return a"
+                    " value, or log in a shell"
+                )
+            case _:
+                pass
+
+
+def give_every_todo_an_issue(source: Source) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        without_issue = re.sub(r"\bTODO\(#\d+\): \S", "", token.string)
+        found = re.search(r"\b(TODO|FIXME|XXX|HACK)\b", without_issue)
+        if found:
+            yield (
+                f"{source.path}:{token.start[0]}: {found[0]} without an issue; do it now, or"
+                " open an issue and write TODO(#12): what and why"
+            )
+
+
+def name_files_after_what_they_hold(source: Source) -> Iterator[str]:
+    stem = Path(source.path).stem
+    if stem.removeprefix("test_") in NAMES_THAT_SAY_NOTHING:
+        yield f"{source.path}: {stem} says nothing; name the file after the idea it holds"
+
+
+def give_every_module_its_tests(source: Source) -> Iterator[str]:
+    expected = expected_test_file(source)
+    if expected is not None and not (ROOT / expected).is_file():
+        yield (
+            f"{source.path}: its functions have no test file of their own; write {expected}"
+            " (a module that only declares needs none)"
+        )
+
+
+def expected_test_file(source: Source) -> str | None:
+    """Return the test file that a module must have; `None` when there is nothing to test.
+
+    A module that only declares (constants, fields, stubs of protocols) is exempt by what it is,
+    not by a list.
+    """
+    path = Path(source.path)
+    if path.parts[0] in {"tests", "bench", "examples"}:
+        return None
+    if not any(_does_something(function) for function in _functions(source.tree)):
+        return None
+    return str(Path("tests", *path.parent.parts, f"test_{path.stem.strip('_')}.py"))
+
+
+RULES: list[Rule] = [
+    keep_files_short,
+    keep_functions_short,
+    keep_parameters_few,
+    print_only_to_people,
+    give_every_todo_an_issue,
+    name_files_after_what_they_hold,
+    give_every_module_its_tests,
+]
+
+
+def _functions(tree: ast.Module) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def _body_without_docstring(function: Function) -> list[ast.stmt]:
+    match function.body:
+        case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+            return rest
+        case body:
+            return body
+
+
+def _does_something(function: Function) -> bool:
+    match _body_without_docstring(function):
+        case [] | [ast.Pass()]:
+            return False
+        case [ast.Expr(value=ast.Constant(value=value))]:
+            return value is not ...
+        case _:
+            return True
+
+
+@pytest.fixture(scope="module")
+def our_sources() -> list[Source]:
+    folders = [
+        path
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and path.name not in {"build", "dist"}
+    ]
+    paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    assert paths, "nothing to check was found"
+    return [
+        Source.parse(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        for path in paths
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_our_code_keeps_the_rule(rule: Rule, our_sources: list[Source]) -> None:
+    findings = [finding for source in our_sources for finding in rule(source)]
+
+    assert not findings, "\n" + "\n".join(findings)
+
+
+LONG_BODY = '    """Say what it does."""\n' + "    x = 1\n" * FUNCTION_LINES_MAX
+SIX = "a, b, c, *, d, e, f"
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "kept", "broken"),
+    [
+        (keep_files_short, "wire/a.py", "x = 1\n" * FILE_LINES_MAX, "x = 1\n" * 501),
+        (
+            keep_functions_short,
+            "wire/a.py",
+            f"def f():\n{LONG_BODY}",
+            f"async def f():\n{LONG_BODY}    x = 1",
+        ),
+        (
+            keep_parameters_few,
+            "wire/a.py",
+            f"class A:\n    def f(self, {SIX}): ...",
+            f"class A:\n    def f(self, {SIX}, g): ...",
+        ),
+        (print_only_to_people, "wire/a.py", "console.print(1)", "print(1)"),
+        (give_every_todo_an_issue, "wire/a.py", "x = 1  # TODO(#12): sort", "x = 1  # TODO: sort"),
+        (give_every_module_its_tests, "wire/a.py", "def f(): ...", "def f(): return 1"),
+        (give_every_module_its_tests, "wire/a.py", "class A:\n    x = 1", "def f():\n    g()"),
+    ],
+)
+def test_a_rule_finds_what_breaks_it_and_nothing_else(
+    rule: Rule, path: str, kept: str, broken: str
+) -> None:
+    assert list(rule(Source.parse(path, kept))) == []
+    assert len(list(rule(Source.parse(path, broken)))) == 1
+
+
+def test_the_command_line_may_print() -> None:
+    source = Source.parse("tidelog/cli/topic.py", "print(1)")
+
+    assert list(print_only_to_people(source)) == []
+
+
+def test_a_file_name_that_says_nothing_is_found() -> None:
+    source = Source.parse("broker/utils.py", "")
+
+    assert len(list(name_files_after_what_they_hold(source))) == 1
+
+
+def test_the_tests_of_a_module_mirror_its_place_in_the_tree() -> None:
+    source = Source.parse("tidelog/cli/__init__.py", "def f(): return 1")
+
+    assert expected_test_file(source) == "tests/tidelog/cli/test_init.py"
