@@ -67,10 +67,8 @@ class ServerConnection:
             return None
         if frame.kind is not FrameKind.REQUEST:
             raise WireFormatError(f"a client sent a {frame.kind.name.lower()} frame")
-        if not self._is_introduced:
-            if frame.api_key != ApiKey.HELLO:
-                raise WireFormatError("the first request on a connection must be a hello")
-            self._is_introduced = True
+        if not self._is_introduced and frame.api_key != ApiKey.HELLO:
+            raise WireFormatError("the first request on a connection must be a hello")
         served = self._apis.get(frame.api_key)
         if served is None:
             known = ", ".join(str(key) for key in sorted(self._apis))
@@ -84,6 +82,7 @@ class ServerConnection:
             message = served.decode_request(frame.header)
         except WireFormatError as error:
             return _refuse(frame, InvalidRequestError(f"{served.key.name}: {error}"))
+        self._is_introduced = True
         return Request(
             frame.api_key, frame.api_version, frame.correlation_id, message, frame.attachment
         )
@@ -180,6 +179,11 @@ class ClientConnection:
         asked = self._pending.pop(frame.correlation_id, None)
         if asked is None or frame.kind is FrameKind.REQUEST:
             raise WireFormatError(f"a reply to request {frame.correlation_id}, which is not open")
+        if frame.api_key != asked.key:
+            raise WireFormatError(
+                f"request {frame.correlation_id} was {asked.key.name},"
+                f" its reply is of API {frame.api_key}"
+            )
         message: object
         if frame.kind is FrameKind.ERROR:
             message = from_wire(api.decode_error(frame.header))
