@@ -1,0 +1,1 @@
+"""Fakes of the world that keep its rules and show its worst."""
