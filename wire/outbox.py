@@ -55,14 +55,12 @@ class Outbox:
 
     def put(self, piece: BytesLike | FileRegion) -> None:
         """Queue a piece; nothing is sent before `flush`. Buffers must not change until sent."""
-        if self._is_broken:
+        length = piece.length if isinstance(piece, FileRegion) else len(piece)
+        # An empty piece is left out: sending it would look like a stream that takes nothing.
+        if self._is_broken or length == 0:
             return
-        if isinstance(piece, FileRegion):
-            self._pending_bytes += piece.length
-            self._queue.append(piece)
-        else:
-            self._pending_bytes += len(piece)
-            self._queue.append(memoryview(piece))
+        self._pending_bytes += length
+        self._queue.append(piece if isinstance(piece, FileRegion) else memoryview(piece))
 
     def flush(self) -> None:
         """Send what the stream takes now; the rest follows from `run`. Never raises."""
@@ -75,8 +73,8 @@ class Outbox:
 
     async def run(self) -> None:
         """Send what `flush` could not, until cancelled or the connection is lost."""
+        await self._blocked.wait()
         while not self._is_broken:
-            await self._blocked.wait()
             try:
                 await self._stream.wait_writable()
                 self._is_blocked = False
@@ -84,6 +82,7 @@ class Outbox:
                 self._send_now()
             except ConnectionLostError:
                 self._break()
+            await self._blocked.wait()
 
     async def wait_below(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` are pending, or the connection is lost."""
@@ -95,6 +94,7 @@ class Outbox:
         self._queue.clear()
         self._pending_bytes = 0
         self._progress.set()
+        self._blocked.set()  # `run` ends.
         self._stream.close()
 
     def _send_now(self) -> None:
