@@ -1,5 +1,5 @@
 # Every command of this project; `make` alone lists them. The only requirements are make and
-# Python 3.11 or newer: everything else is installed into .venv, which is made again whenever
+# Python 3.11 or newer: everything else is installed into .venv, and again whenever
 # pyproject.toml changes.
 
 # The first interpreter that is new enough; name another one with `make PYTHON=/path/to/python3`.
@@ -53,7 +53,7 @@ limits: $(VENV)/installed-dev ## Limits on the size and shape of the code
 
 wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 	@rm -rf build/wheel
-	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
+	@$(BIN)/python -m hatchling build --target wheel --directory build/wheel
 	@$(BIN)/check-wheel-contents build/wheel
 
 bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
@@ -62,7 +62,7 @@ bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 clean: ## Remove .venv, build products and caches
 	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*
 
-$(VENV)/made: pyproject.toml
+$(VENV)/made:
 	@test -n "$(PYTHON)" || { \
 		echo "tidelog needs Python 3.11 or newer and finds none:" \
 			"install one, or run make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -73,12 +73,12 @@ $(VENV)/made: pyproject.toml
 	@"$(PYTHON)" -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/installed: $(VENV)/made
+$(VENV)/installed: $(VENV)/made pyproject.toml
 	@echo "installing tidelog into $(VENV)"
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/made
+$(VENV)/installed-dev: $(VENV)/made pyproject.toml
 	@echo "installing tidelog and the tools of its developers into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/installed $@

@@ -29,8 +29,11 @@ def run_python(code: str, *, root: Path = ROOT) -> "subprocess.CompletedProcess[
 
 
 def check_contracts(root: Path) -> "subprocess.CompletedProcess[str]":
-    code = "import importlinter.cli as cli, sys; sys.exit(cli.lint_imports(no_cache=True, no_logo=True))"
-    return run_python(code, root=root)
+    return run_python(
+        "import sys, importlinter.cli\n"
+        "sys.exit(importlinter.cli.lint_imports(no_cache=True, no_logo=True))",
+        root=root,
+    )
 
 
 def modules_of(package: str) -> list[str]:
