@@ -157,7 +157,7 @@ class OsDisk:
                 f"data directory {self._root} cannot be made: {error.strerror}; "
                 "choose another --data-dir"
             ) from error
-        if not os.access(self._root, os.R_OK | os.W_OK | os.X_OK):
+        if not os.access(self._root, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
             raise DataDirectoryError(
                 f"data directory {self._root} cannot be read and written by user {os.geteuid()}; "
                 "change its owner or choose another --data-dir"
