@@ -1,5 +1,5 @@
-"""Cluster metadata, leadership, consumer groups and committed offsets, agreed on by Raft.
+"""Cluster metadata: topics and their settings, producer ids.
 
-Nothing is here yet: the single broker keeps its topics itself, behind the interface that this
-package will take over.
+A single node decides alone and keeps the catalog in a log of its own. Agreement by Raft,
+leadership, consumer groups and committed offsets come with the second broker.
 """
