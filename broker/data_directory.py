@@ -1,0 +1,146 @@
+"""The data directory: whose it is, who uses it, and how it was left.
+
+lock                        held while a broker runs
+node                        node id, cluster id, disk id
+clean-shutdown              there only between a clean stop and the next start
+metadata/                   the log of the catalog
+topics/NAME.ID/PARTITION/   the logs; NAME is cut to what fits, ID is the topic id in hex
+deleted/                    topics on their way out
+"""
+
+from typing import final
+
+import msgspec
+
+from logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
+from logstore.disk import DirectoryLock, Disk
+from wire.errors import DataDirectoryError
+
+_LOCK = "lock"
+_NODE = "node"
+_CLEAN = "clean-shutdown"
+_TOPICS = "topics"
+_DELETED = "deleted"
+_NAME_CHARACTERS_MAX = 150
+
+
+class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
+    """Who a data directory belongs to."""
+
+    node_id: int
+    cluster_id: str
+    disk_id: str
+    """Tells a wiped and remade directory from the old one."""
+
+
+class CleanShutdown(msgspec.Struct, frozen=True, array_like=True):
+    """Left behind by a clean stop."""
+
+    at_ms: int
+
+
+@final
+class DataDirectory:
+    """A locked data directory."""
+
+    def __init__(
+        self, disk: Disk, lock: DirectoryLock, identity: NodeIdentity, *, was_clean: bool
+    ) -> None:
+        """Describe a directory that `open_data_directory` has opened."""
+        self.disk = disk
+        self._lock = lock
+        self.identity = identity
+        self.was_clean = was_clean
+        """Whether the last broker here stopped cleanly; true for a new directory."""
+
+    def topic_directory(self, name: str, topic_id: bytes) -> str:
+        """Return where a topic's partitions are; the id keeps namesakes apart."""
+        return f"{_TOPICS}/{name[:_NAME_CHARACTERS_MAX]}.{topic_id.hex()}"
+
+    def partition_directory(self, name: str, topic_id: bytes, partition: int) -> str:
+        """Return where a partition's log is."""
+        return f"{self.topic_directory(name, topic_id)}/{partition}"
+
+    def make_topic_directory(self, name: str, topic_id: bytes, partition_count: int) -> None:
+        """Make the directories of a topic, durably; blocks."""
+        directory = self.topic_directory(name, topic_id)
+        for partition in range(partition_count):
+            self.disk.make_directory(f"{directory}/{partition}")
+        self.disk.sync_directory(directory)
+        self.disk.sync_directory(_TOPICS)
+        self.disk.sync_directory("")
+
+    def set_aside(self, name: str, topic_id: bytes) -> None:
+        """Move a deleted topic's files out of the way, durably; `remove_deleted` does the rest."""
+        source = self.topic_directory(name, topic_id)
+        if self.disk.exists(source):
+            self.disk.make_directory(_DELETED)
+            self.disk.rename(source, f"{_DELETED}/{topic_id.hex()}")
+            self.disk.sync_directory(_TOPICS)
+            self.disk.sync_directory(_DELETED)
+
+    def remove_deleted(self) -> None:
+        """Remove the files of topics that were set aside; blocks, maybe for long."""
+        self.disk.remove_directory(_DELETED)
+
+    def stored_topics(self) -> list[tuple[str, bytes]]:
+        """Return (name as far as it fits, topic id) of all topic directories."""
+        found: list[tuple[str, bytes]] = []
+        for entry in self.disk.list_directory(_TOPICS):
+            name, _, topic_id = entry.rpartition(".")
+            try:
+                found.append((name, bytes.fromhex(topic_id)))
+            except ValueError:
+                continue
+        return found
+
+    def mark_clean(self, *, now_ms: int) -> None:
+        """Say that everything is on disk; the last thing a broker does here."""
+        write_small_file(self.disk, _CLEAN, CleanShutdown(now_ms))
+
+    def release(self) -> None:
+        """Let others use the directory."""
+        self._lock.release()
+
+
+def open_data_directory(
+    disk: Disk, *, node_id: int, cluster_id: str, disk_id: str
+) -> DataDirectory:
+    """Lock the directory and check whose it is; a new one gets the ids given. Blocks.
+
+    Raises:
+        DataDirectoryError: It is in use, of another node, or cannot be read.
+        OSError: The disk failed.
+    """
+    lock = disk.lock(_LOCK)
+    try:
+        identity, was_clean = _identify(disk, NodeIdentity(node_id, cluster_id, disk_id))
+        # Gone, durably, before anything is appended (KIP-966).
+        disk.remove(_CLEAN)
+        disk.sync_directory("")
+    except DamagedFileError as error:
+        lock.release()
+        raise DataDirectoryError(f"{error}; restore it from a backup") from error
+    except BaseException:
+        lock.release()
+        raise
+    return DataDirectory(disk, lock, identity, was_clean=was_clean)
+
+
+def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
+    """Return whose directory this is, and whether it was left cleanly."""
+    found = read_small_file(disk, _NODE, NodeIdentity)
+    if found is None:
+        if disk.exists(_TOPICS):
+            raise DataDirectoryError(
+                f"{disk.root} has topics, but not the file {_NODE!r} that says whose they are;"
+                " restore it from a backup"
+            )
+        write_small_file(disk, _NODE, own)
+        return own, True
+    if found.node_id != own.node_id:
+        raise DataDirectoryError(
+            f"{disk.root} belongs to node {found.node_id}, this is node {own.node_id};"
+            f" use --node-id {found.node_id} or another --data-dir"
+        )
+    return found, disk.exists(_CLEAN)

@@ -1,0 +1,64 @@
+"""Deadlines of many waiting requests, for next to nothing each.
+
+Pure: no clock, no I/O. Deadlines are rounded up to ticks; adding and discarding cost a
+dictionary entry, and one task serves all of them.
+"""
+
+import heapq
+from math import ceil
+from typing import Generic, TypeVar, final
+
+_TICKS_PER_SECOND = 50
+
+Waiting = TypeVar("Waiting")
+
+
+@final
+class Deadlines(Generic[Waiting]):
+    """Waiting things by the tick at which they expire.
+
+    Invariant: every tick in `_by_tick` is in `_heap` exactly once.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._by_tick: dict[int, dict[Waiting, None]] = {}
+        self._tick_of: dict[Waiting, int] = {}
+        self._heap: list[int] = []
+
+    def __len__(self) -> int:
+        """Return how many things wait."""
+        return len(self._tick_of)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """Seconds at which `take_expired` should be called next, `None` when nothing waits."""
+        while self._heap and not self._by_tick[self._heap[0]]:
+            del self._by_tick[heapq.heappop(self._heap)]
+        return self._heap[0] / _TICKS_PER_SECOND if self._heap else None
+
+    def add(self, waiting: Waiting, deadline: float) -> bool:
+        """Note a deadline in seconds; return whether it is earlier than all others."""
+        tick = ceil(deadline * _TICKS_PER_SECOND)
+        is_earliest = not self._heap or tick < self._heap[0]
+        if tick not in self._by_tick:
+            self._by_tick[tick] = {}
+            heapq.heappush(self._heap, tick)
+        self._by_tick[tick][waiting] = None
+        self._tick_of[waiting] = tick
+        return is_earliest
+
+    def discard(self, waiting: Waiting) -> None:
+        """Forget something that waits no more; nothing happens when it is not known."""
+        tick = self._tick_of.pop(waiting, None)
+        if tick is not None:
+            del self._by_tick[tick][waiting]
+
+    def take_expired(self, now: float) -> list[Waiting]:
+        """Remove and return what has reached its deadline, the earliest first."""
+        expired: list[Waiting] = []
+        while self._heap and self._heap[0] <= now * _TICKS_PER_SECOND:
+            for waiting in self._by_tick.pop(heapq.heappop(self._heap)):
+                del self._tick_of[waiting]
+                expired.append(waiting)
+        return expired

@@ -1,0 +1,200 @@
+"""Reading records: what is there goes out without a copy, what is not there is waited for."""
+
+from typing import final
+
+import msgspec
+import trio
+
+from broker.partition import Partition
+from broker.partitions import Partitions
+from broker.replier import Replier
+from broker.waiting import Waiting
+from logstore.slice import LogSlice
+from wire.env import BytesLike, Env
+from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
+from wire.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
+from wire.outbox import FileRegion
+
+_MAX_WAIT_MS_MAX = 10 * 60 * 1000
+_COPY_BELOW_BYTES = 32 << 10
+"""Smaller pieces are read and sent together with the reply's header, in one system call."""
+
+
+class Found(msgspec.Struct, gc=False):
+    """What one partition has for a fetch."""
+
+    part: LogSlice | None
+    high_watermark: int
+    log_start_offset: int
+    error: BrokerError | None = None
+    partition: Partition | None = None
+
+
+@final
+class FetchWait:
+    """A fetch that was not answered at once.
+
+    Invariant: it waits at every partition it asks for, and in `Waiting`, or it is answered.
+    """
+
+    def __init__(self, handler: "FetchHandler", request: FetchRequest, replier: Replier) -> None:
+        """Wait for more data than there is."""
+        self._handler = handler
+        self._request = request
+        self._replier = replier
+        self._partitions: list[Partition] = []
+        self._is_done = False
+
+    def park(self, partitions: list[Partition]) -> None:
+        """Begin to wait at these partitions."""
+        self._partitions = partitions
+        for partition in partitions:
+            partition.wait_for_data(self)
+
+    def wake(self) -> None:
+        """See `broker.partition.DataWaiter`."""
+        if self._is_done:
+            return
+        found = self._handler.collect(self._request)
+        if self._handler.is_enough(found, self._request):
+            self._finish(found)
+        else:
+            self.park(self._partitions)
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        self._finish(self._handler.collect(self._request))
+
+    def close(self) -> None:
+        """Answer with what there is: nothing more will come."""
+        self.expire()
+
+    def _finish(self, found: list[Found]) -> None:
+        self._is_done = True
+        for partition in self._partitions:
+            partition.stop_waiting(self)
+        self._handler.waiting.done(self)
+        self._handler.answer(found, self._replier)
+
+
+@final
+class FetchHandler:
+    """Reads batches from partitions."""
+
+    def __init__(
+        self,
+        env: Env,
+        partitions: Partitions,
+        waiting: Waiting,
+        nursery: trio.Nursery,
+        *,
+        fetch_bytes_max: int,
+    ) -> None:
+        """Read from `partitions`; cold reads run in `nursery`."""
+        self._env = env
+        self._partitions = partitions
+        self.waiting = waiting
+        self._nursery = nursery
+        self._fetch_bytes_max = fetch_bytes_max
+
+    def handle(self, request: FetchRequest, replier: Replier) -> None:
+        """Reply now if there is enough, else wait for more."""
+        found = self.collect(request)
+        if request.max_wait_ms <= 0 or self.is_enough(found, request):
+            self.answer(found, replier)
+            return
+        wait = FetchWait(self, request, replier)
+        wait.park([item.partition for item in found if item.partition is not None])
+        max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
+        self.waiting.add(wait, trio.current_time() + max_wait_ms / 1000)
+
+    def collect(self, request: FetchRequest) -> list[Found]:
+        """Look what every partition has."""
+        remaining = min(request.bytes_max, self._fetch_bytes_max)
+        is_first = True
+        found: list[Found] = []
+        for wanted in request.partitions:
+            item = self._look(wanted, bytes_max=min(wanted.bytes_max, remaining))
+            if item.part is not None:
+                if is_first or item.part.length <= remaining:
+                    remaining -= item.part.length
+                    is_first = False
+                else:
+                    item.part = None
+            found.append(item)
+        return found
+
+    @staticmethod
+    def is_enough(found: list[Found], request: FetchRequest) -> bool:
+        """Return whether to answer before the time is over."""
+        if not found or any(item.error is not None for item in found):
+            return True
+        total = sum(item.part.length for item in found if item.part is not None)
+        return total >= max(request.min_bytes, 1)
+
+    def answer(self, found: list[Found], replier: Replier) -> None:
+        """Send what was found; what must come from the disk is read in a task first."""
+        if all(item.part is None or item.part.is_ready() for item in found):
+            self._reply(found, replier)
+        else:
+            self._nursery.start_soon(self._load_and_reply, found, replier)
+
+    def _look(self, wanted: PartitionFetch, *, bytes_max: int) -> Found:
+        partition = None
+        try:
+            partition = self._partitions.find(wanted.topic_id, wanted.partition)
+            high_watermark = partition.high_watermark
+            part = partition.log.read(
+                wanted.fetch_offset,
+                bytes_max=max(bytes_max, 0),
+                high_watermark=high_watermark,
+            )
+            return Found(part, high_watermark, partition.log.log_start_offset, None, partition)
+        except BrokerError as error:
+            if partition is None:
+                return Found(None, 0, 0, error)
+            log_start_offset = partition.log.log_start_offset
+            return Found(None, partition.high_watermark, log_start_offset, error, partition)
+
+    async def _load_and_reply(self, found: list[Found], replier: Replier) -> None:
+        for item in found:
+            if item.part is not None and not item.part.is_ready():
+                await self._load(item, item.part)
+        self._reply(found, replier)
+
+    async def _load(self, item: Found, part: LogSlice) -> None:
+        assert item.partition is not None
+        log = item.partition.log
+        try:
+            item.part = await self._env.offload(part.load)
+        except CorruptRecordError as error:
+            log.note_damage(error)
+            self._env.probe(
+                "damage_found", severity="error", directory=log.directory, reason=str(error)
+            )
+            item.part, item.error = None, error
+        except OSError as error:
+            log.fail(f"reading failed: {error}")
+            item.part = None
+            item.error = LogOfflineError(f"{log.directory} is offline: reading failed: {error}")
+
+    @staticmethod
+    def _reply(found: list[Found], replier: Replier) -> None:
+        pieces: list[BytesLike | FileRegion] = []
+        results: list[PartitionFetched] = []
+        for item in found:
+            part = item.part
+            length = 0 if part is None else part.length
+            if part is not None and length < _COPY_BELOW_BYTES:
+                pieces.append(part.read())
+            elif part is not None:
+                pieces.append(FileRegion(part.file, part.position, length))
+            results.append(
+                PartitionFetched(
+                    length,
+                    item.high_watermark,
+                    item.log_start_offset,
+                    None if item.error is None else item.error.to_wire(),
+                )
+            )
+        replier.reply(FetchReply(results), pieces)

@@ -1,0 +1,242 @@
+"""The catalog: which topics there are, with which settings, and which producer ids are taken.
+
+Pure: no clock, no I/O. A replicated state machine: `handle` turns a command into records and a
+reply and changes nothing; `apply` of a record is the only change. A single node writes the
+records to its own log (`coordinator.local`), a cluster will agree on them.
+"""
+
+import re
+from typing import final
+
+import msgspec
+
+from coordinator.topic_config import (
+    TopicConfig,
+    check_setting_name,
+    check_settings,
+    topic_config,
+)
+from wire.errors import (
+    BrokerError,
+    InvalidConfigError,
+    InvalidTopicError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+
+PARTITION_COUNT_MAX = 10_000
+PRODUCER_ID_BLOCK = 1000
+"""Producer ids are taken from the catalog in blocks, so that most are given without a write."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class CreateTopic(msgspec.Struct, frozen=True):
+    """Make a topic."""
+
+    name: str
+    topic_id: bytes
+    """16 bytes, random; drawn by whoever gives the command, so that `handle` stays pure."""
+    partition_count: int
+    overrides: dict[str, str]
+
+
+class AlterTopic(msgspec.Struct, frozen=True):
+    """Change settings of a topic."""
+
+    name: str
+    set_overrides: dict[str, str]
+    reset_overrides: list[str]
+
+
+class DeleteTopic(msgspec.Struct, frozen=True):
+    """Make a topic go away."""
+
+    name: str
+
+
+class TakeProducerIds(msgspec.Struct, frozen=True):
+    """Take the next block of producer ids."""
+
+
+Command = CreateTopic | AlterTopic | DeleteTopic | TakeProducerIds
+
+
+class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="topic-created"):
+    """A topic is there."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    overrides: dict[str, str]
+
+
+class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-altered"):
+    """A topic has other settings."""
+
+    topic_id: bytes
+    overrides: dict[str, str]
+    """All of them, not only the changed ones."""
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag="topic-deleted"):
+    """A topic is gone; its id stays known, so that left-over files can be told apart."""
+
+    topic_id: bytes
+
+
+class ProducerIdsTaken(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids-taken"):
+    """Producer ids below this one are taken."""
+
+    next_producer_id: int
+
+
+Record = TopicCreated | TopicAltered | TopicDeleted | ProducerIdsTaken
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One topic as it is now."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    overrides: dict[str, str]
+    """Settings that differ from the defaults, as text."""
+    config: TopicConfig
+    """All settings in force."""
+
+
+@final
+class Catalog:
+    """The state that the records add up to.
+
+    Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice.
+    """
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._deleted_ids: dict[bytes, None] = {}
+        self._next_producer_id = 1
+
+    @property
+    def topics(self) -> list[Topic]:
+        """All topics, sorted by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id that is not taken."""
+        return self._next_producer_id
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """Return the topic with this id."""
+        return self._by_id.get(topic_id)
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of this name.
+
+        Raises:
+            UnknownTopicError: There is none.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopicError(
+                f"there is no topic {name!r}; create it first (`tidelog topic create {name}`)"
+            )
+        return topic
+
+    def was_deleted(self, topic_id: bytes) -> bool:
+        """Return whether a topic with this id existed and was deleted."""
+        return topic_id in self._deleted_ids
+
+    def handle(self, command: Command) -> list[Record]:
+        """Return what a command comes to; nothing is changed.
+
+        Raises:
+            BrokerError: The command is refused; see the subclasses named in `wire.errors`.
+        """
+        if isinstance(command, CreateTopic):
+            return [self._create(command)]
+        if isinstance(command, AlterTopic):
+            return self._alter(command)
+        if isinstance(command, DeleteTopic):
+            return [TopicDeleted(self.topic(command.name).topic_id)]
+        return [ProducerIdsTaken(self._next_producer_id + PRODUCER_ID_BLOCK)]
+
+    def apply(self, record: Record) -> None:
+        """Carry out a record; the only way in which the catalog changes."""
+        if isinstance(record, TopicCreated):
+            self._put(
+                Topic(
+                    record.name,
+                    record.topic_id,
+                    record.partition_count,
+                    record.overrides,
+                    _config_of(record.overrides),
+                )
+            )
+        elif isinstance(record, TopicAltered):
+            topic = self._by_id[record.topic_id]
+            self._put(
+                msgspec.structs.replace(
+                    topic, overrides=record.overrides, config=_config_of(record.overrides)
+                )
+            )
+        elif isinstance(record, TopicDeleted):
+            topic = self._by_id.pop(record.topic_id)
+            del self._by_name[topic.name]
+            self._deleted_ids[record.topic_id] = None
+        else:
+            self._next_producer_id = record.next_producer_id
+
+    def _create(self, command: CreateTopic) -> TopicCreated:
+        check_topic_name(command.name)
+        if not 1 <= command.partition_count <= PARTITION_COUNT_MAX:
+            raise InvalidTopicError(
+                f"{command.partition_count} partitions are not possible,"
+                f" 1 to {PARTITION_COUNT_MAX} are"
+            )
+        if command.name in self._by_name:
+            raise TopicExistsError(f"there is a topic {command.name!r} already")
+        assert command.topic_id not in self._by_id
+        check_settings(command.overrides)
+        return TopicCreated(
+            command.name, command.topic_id, command.partition_count, command.overrides
+        )
+
+    def _alter(self, command: AlterTopic) -> list[Record]:
+        topic = self.topic(command.name)
+        overrides = {**topic.overrides, **command.set_overrides}
+        for name in command.reset_overrides:
+            check_setting_name(name)
+            if name in command.set_overrides:
+                raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
+            overrides.pop(name, None)
+        check_settings(overrides)
+        return [] if overrides == topic.overrides else [TopicAltered(topic.topic_id, overrides)]
+
+    def _put(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+
+def check_topic_name(name: str) -> None:
+    """Check that a topic may have this name.
+
+    Raises:
+        InvalidTopicError: Saying what a name may look like.
+    """
+    if _NAME.fullmatch(name) is None or name in {".", ".."}:
+        raise InvalidTopicError(
+            f"{name!r} cannot be the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9,"
+            " '.', '_' and '-' can, except '.' and '..'"
+        )
+
+
+def _config_of(overrides: dict[str, str]) -> TopicConfig:
+    try:
+        return topic_config(overrides)
+    except BrokerError as error:  # It was checked before it was recorded.
+        raise AssertionError(f"a recorded setting is refused: {error}") from error

@@ -1,0 +1,239 @@
+"""Settings of a topic: names, values as people write them, defaults.
+
+Pure: no clock, no I/O.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from isr.durability import Durability
+from logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+from wire.errors import InvalidConfigError
+
+_UNLIMITED = "unlimited"
+_MS_UNITS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_BYTE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_QUANTITY = re.compile(r"(\d+) ?([a-z]*)", re.IGNORECASE)
+
+Value = int | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """What is in force for one topic."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    durability: Durability = Durability.FSYNC
+    min_in_sync_replicas: int = 1
+    """Replicas that must have a record before it is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: how it is read, what it means when it is not set."""
+
+    name: str
+    parse: Callable[[str, str], Value]
+    default: str
+    about: str
+    """One sentence for help texts and `docs/configuration.md`."""
+
+
+def parse_duration_ms(name: str, text: str) -> int:
+    """Return milliseconds for `7d`, `12h`, `30min`, `5s`, `250ms` or a plain number of them.
+
+    Raises:
+        InvalidConfigError: The text is none of these.
+    """
+    return _parse_quantity(name, text, _MS_UNITS, "a duration such as 7d, 12h, 5s or 250ms")
+
+
+def parse_size_bytes(name: str, text: str) -> int:
+    """Return bytes for `256MiB`, `1GB` or a plain number of them.
+
+    Raises:
+        InvalidConfigError: The text is none of these.
+    """
+    return _parse_quantity(name, text, _BYTE_UNITS, "a size such as 256MiB, 1GB or 4096")
+
+
+def _parse_quantity(name: str, text: str, units: Mapping[str, int], wanted: str) -> int:
+    match = _QUANTITY.fullmatch(text.strip())
+    unit = None if match is None else units.get(match[2].lower())
+    if match is None or unit is None:
+        raise InvalidConfigError(f"{name} is {text!r}, it must be {wanted}")
+    return int(match[1]) * unit
+
+
+def _bounded(
+    parse: Callable[[str, str], int], *, low: int, high: int | None = None
+) -> Callable[[str, str], Value]:
+    def parse_bounded(name: str, text: str) -> int:
+        value = parse(name, text)
+        if value < low:
+            raise InvalidConfigError(f"{name} is {text!r}, it must be at least {low}")
+        if high is not None and value > high:
+            raise InvalidConfigError(f"{name} is {text!r}, it must be at most {high}")
+        return value
+
+    return parse_bounded
+
+
+def _or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
+    def parse_or_unlimited(name: str, text: str) -> Value:
+        return None if text.strip().lower() == _UNLIMITED else parse(name, text)
+
+    return parse_or_unlimited
+
+
+def _parse_count(name: str, text: str) -> int:
+    if not text.strip().isdigit():
+        raise InvalidConfigError(f"{name} is {text!r}, it must be a number")
+    return int(text)
+
+
+def _parse_durability(name: str, text: str) -> str:
+    allowed = [durability.value for durability in Durability]
+    if text not in allowed:
+        raise InvalidConfigError(f"{name} is {text!r}, it must be one of {', '.join(allowed)}")
+    return text
+
+
+SETTINGS: Final = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "batch_bytes_max",
+            _bounded(parse_size_bytes, low=1024, high=64 << 20),
+            "1MiB",
+            "Larger record batches, and so larger records, are refused.",
+        ),
+        Setting(
+            "durability",
+            _parse_durability,
+            Durability.FSYNC.value,
+            "What an acknowledgement means: fsync (on disk) or replicated (in memory).",
+        ),
+        Setting(
+            "index_interval_bytes",
+            _bounded(parse_size_bytes, low=256, high=64 << 20),
+            "4KiB",
+            "Distance of entries in the offset and time index.",
+        ),
+        Setting(
+            "min_in_sync_replicas",
+            _bounded(_parse_count, low=1, high=1),
+            "1",
+            "Replicas that must have a record before it is committed.",
+        ),
+        Setting(
+            "retention_bytes",
+            _or_unlimited(_bounded(parse_size_bytes, low=0)),
+            _UNLIMITED,
+            "Delete the oldest segments of a partition while it is larger than this.",
+        ),
+        Setting(
+            "retention_ms",
+            _or_unlimited(_bounded(parse_duration_ms, low=1000)),
+            "7d",
+            "Delete segments whose newest record is older than this.",
+        ),
+        Setting(
+            "segment_bytes",
+            _bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
+            "256MiB",
+            "Begin a new segment file before this size would be passed.",
+        ),
+        Setting(
+            "segment_ms",
+            _bounded(parse_duration_ms, low=1000),
+            "7d",
+            "Begin a new segment file when the active one is this old.",
+        ),
+    )
+}
+"""Every setting of a topic, by name, sorted."""
+
+
+def check_settings(overrides: Mapping[str, str]) -> None:
+    """Check names and values that somebody wants to set.
+
+    Raises:
+        InvalidConfigError: Saying which setting is wrong and what would be right.
+    """
+    for name in overrides:
+        check_setting_name(name)
+    topic_config(overrides)
+
+
+def check_setting_name(name: str) -> None:
+    """Check that there is a setting of this name.
+
+    Raises:
+        InvalidConfigError: Listing the settings that there are.
+    """
+    if name not in SETTINGS:
+        known = ", ".join(SETTINGS)
+        raise InvalidConfigError(f"there is no topic setting {name!r}; there are {known}")
+
+
+def effective_settings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return every setting with its value in force, as text."""
+    return {name: overrides.get(name, setting.default) for name, setting in SETTINGS.items()}
+
+
+def topic_config(overrides: Mapping[str, str]) -> TopicConfig:
+    """Return what is in force under these overrides.
+
+    Raises:
+        InvalidConfigError: A value is not legal, or two contradict each other.
+    """
+    texts = effective_settings(overrides)
+    values = {name: SETTINGS[name].parse(name, text) for name, text in texts.items()}
+    durability = Durability(values.pop("durability"))
+    min_in_sync_replicas = _number(values.pop("min_in_sync_replicas"))
+    segment_bytes = _number(values["segment_bytes"])
+    if _number(values["index_interval_bytes"]) > segment_bytes:
+        raise InvalidConfigError(
+            f"index_interval_bytes is {texts['index_interval_bytes']}, it must not be larger"
+            f" than segment_bytes, {texts['segment_bytes']}"
+        )
+    log = LogConfig(
+        batch_bytes_max=_number(values["batch_bytes_max"]),
+        index_interval_bytes=_number(values["index_interval_bytes"]),
+        retention_bytes=_limit(values["retention_bytes"]),
+        retention_ms=_limit(values["retention_ms"]),
+        segment_bytes=segment_bytes,
+        segment_ms=_number(values["segment_ms"]),
+    )
+    return TopicConfig(log=log, durability=durability, min_in_sync_replicas=min_in_sync_replicas)
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _limit(value: Value) -> int | None:
+    return None if value is None else _number(value)

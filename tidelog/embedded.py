@@ -1,0 +1,34 @@
+"""A broker inside this process, for tests and small programs."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from broker.config import load_config
+from broker.server import Broker
+from broker.server import open_broker as open_configured_broker
+from logstore.os_disk import OsDisk
+from wire.real_env import real_env
+
+
+@asynccontextmanager
+async def open_broker(
+    data_dir: str | os.PathLike[str], *, listen: str = "127.0.0.1:0", **settings: object
+) -> AsyncGenerator[Broker, None]:
+    """Run a broker on `data_dir` while the block runs; then stop it cleanly.
+
+    `broker.address` is where clients connect to; by default a free port of this machine.
+    `settings` are fields of the broker's configuration, such as `flush_interval_ms=1000`.
+    If cancelled, the broker ends as in a crash: what was acknowledged is safe.
+
+    Raises:
+        DataDirectoryError: The data directory is in use, of another node, or damaged.
+        ConfigError: A setting is wrong, or the address cannot be listened on.
+    """
+    config = load_config(
+        file=None,
+        environment={},
+        flags={"data_dir": os.fspath(data_dir), "listen": listen, **settings},
+    )
+    async with open_configured_broker(config, real_env(), OsDisk(config.data_dir)) as broker:
+        yield broker
