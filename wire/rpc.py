@@ -211,14 +211,26 @@ def diagnose(host: str, port: int, error: OSError) -> str:
 async def open_rpc(
     network: Network, host: str, port: int, *, client_name: str, client_version: str
 ) -> AsyncGenerator[RpcConnection, None]:
-    """Connect, exchange hellos, and keep the connection until the block ends."""
+    """Connect, exchange hellos, and keep the connection until the block ends.
+
+    Raises:
+        ConnectError: No connection could be made.
+        ConnectionLostError: The connection broke before the hellos were exchanged.
+        WireFormatError: The other side does not speak this protocol.
+    """
     stream = await connect_stream(network, host, port)
     connection = RpcConnection(stream)
+    failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
         try:
             await connection.introduce(client_name, client_version)
             yield connection
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failure = error
         finally:
             connection.close()
             nursery.cancel_scope.cancel()
+    if failure is not None:
+        # Not from within the nursery, which would wrap it into an ExceptionGroup.
+        raise failure
