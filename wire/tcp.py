@@ -15,6 +15,10 @@ from wire.env import BytesLike, FileRegionSource
 from wire.errors import ConnectionLostError
 
 _LISTEN_BACKLOG = 1024
+_PORT_MAX = 65_535
+_FILE_CHUNK = 256 * 1024
+
+_SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
 
 @final
@@ -51,7 +55,7 @@ class TcpStream:
         except BlockingIOError:
             return None
         except OSError as error:
-            raise ConnectionLostError(f"connection to {self._peer}: {error.strerror}") from error
+            raise self._lost(error) from error
 
     def send_nowait(self, pieces: Sequence[BytesLike]) -> int:
         """See `wire.env.Stream`."""
@@ -62,19 +66,23 @@ class TcpStream:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise ConnectionLostError(f"connection to {self._peer}: {error.strerror}") from error
+            raise self._lost(error) from error
 
     def send_file_nowait(self, source: FileRegionSource, position: int, length: int) -> int:
         """See `wire.env.Stream`."""
         fileno = source.fileno()
-        if fileno is None:
-            return self.send_nowait([source.read_at(position, min(length, 1 << 18))])
         try:
-            sent = os.sendfile(self._sock.fileno(), fileno, position, length)
+            if fileno is None:
+                chunk = source.read_at(position, min(length, _FILE_CHUNK))
+                if chunk:
+                    return self._sock.send(chunk)
+                sent = 0
+            else:
+                sent = os.sendfile(self._sock.fileno(), fileno, position, length)
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise ConnectionLostError(f"connection to {self._peer}: {error.strerror}") from error
+            raise self._lost(error) from error
         if sent == 0:
             # The frame is announced and cannot be completed: only breaking off is honest.
             raise ConnectionLostError("a file ends before the region that was to be sent")
@@ -85,20 +93,26 @@ class TcpStream:
         try:
             await trio.lowlevel.wait_readable(self._sock)
         except (trio.ClosedResourceError, ValueError, OSError) as error:
-            raise ConnectionLostError(f"connection to {self._peer} was closed here") from error
+            raise self._lost(error) from error
 
     async def wait_writable(self) -> None:
         """See `wire.env.Stream`."""
         try:
             await trio.lowlevel.wait_writable(self._sock)
         except (trio.ClosedResourceError, ValueError, OSError) as error:
-            raise ConnectionLostError(f"connection to {self._peer} was closed here") from error
+            raise self._lost(error) from error
 
     def close(self) -> None:
         """See `wire.env.Stream`."""
         if self._sock.fileno() != -1:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
+
+    def _lost(self, error: Exception) -> ConnectionLostError:
+        if self._sock.fileno() == -1:
+            return ConnectionLostError(f"connection to {self._peer} was closed here")
+        reason = error.strerror if isinstance(error, OSError) else error
+        return ConnectionLostError(f"connection to {self._peer}: {reason}")
 
 
 @final
@@ -139,9 +153,7 @@ class TcpNetwork:
 
     async def listen(self, host: str, port: int) -> TcpListener:
         """See `wire.env.Network`."""
-        found = await trio.socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = await _addresses(host, port, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         sock = socket.socket(family, kind, protocol)
         try:
@@ -157,18 +169,28 @@ class TcpNetwork:
     async def connect(self, host: str, port: int) -> TcpStream:
         """See `wire.env.Network`. Addresses of a name are tried one after the other."""
         failure: OSError | None = None
-        for family, kind, protocol, _, address in await trio.socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
+        for family, kind, protocol, _, address in await _addresses(host, port):
             sock = trio.socket.socket(family, kind, protocol)
             try:
                 await sock.connect(address)
             except OSError as error:
                 sock.close()
-                failure = error
+                # trio's message repeats the address; who reports the failure says it once.
+                failure = OSError(error.errno, os.strerror(error.errno)) if error.errno else error
             except BaseException:
                 sock.close()
                 raise
             else:
                 return TcpStream(socket.socket(fileno=sock.detach()))
         raise failure or OSError(errno.EADDRNOTAVAIL, "the name has no address")
+
+
+async def _addresses(
+    host: str, port: int, *, flags: int = 0
+) -> Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]]:
+    if not 0 <= port <= _PORT_MAX:  # The name service would take it modulo 65,536.
+        raise OSError(errno.EINVAL, f"port {port} is not between 0 and {_PORT_MAX}")
+    try:
+        return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    except UnicodeError as error:  # A label of the name is empty or longer than 63 bytes.
+        raise socket.gaierror(socket.EAI_NONAME, "not a legal host name") from error
