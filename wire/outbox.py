@@ -69,7 +69,7 @@ class Outbox:
         try:
             self._send_now()
         except ConnectionLostError:
-            self._break()
+            self.close()
 
     async def run(self) -> None:
         """Send what `flush` could not, until cancelled or the connection is lost."""
@@ -81,7 +81,7 @@ class Outbox:
                 self._blocked = trio.Event()
                 self._send_now()
             except ConnectionLostError:
-                self._break()
+                self.close()
             await self._blocked.wait()
 
     async def wait_below(self, limit_bytes: int) -> None:
@@ -89,7 +89,8 @@ class Outbox:
         while self._pending_bytes > limit_bytes and not self._is_broken:
             await self._progress.wait()
 
-    def _break(self) -> None:
+    def close(self) -> None:
+        """Drop what is queued, end all waits and close the stream. Closing twice is allowed."""
         self._is_broken = True
         self._queue.clear()
         self._pending_bytes = 0

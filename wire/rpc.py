@@ -176,7 +176,7 @@ class RpcConnection:
         if self._failure is not None:
             return
         self._failure = failure
-        self._stream.close()
+        self._outbox.close()  # Not only the stream: somebody may be in `wait_sent`.
         callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             callback(failure)

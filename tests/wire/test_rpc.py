@@ -340,3 +340,16 @@ async def test_wait_sent_bounds_what_is_buffered(nursery: trio.Nursery) -> None:
 
     assert waited == [500]
     rpc.close()
+
+
+async def test_closing_ends_the_wait_for_what_will_not_be_sent(nursery: trio.Nursery) -> None:
+    stream = FakeStream(allowance=0)
+    rpc = RpcConnection(stream)
+    nursery.start_soon(rpc.run)
+    rpc.submit(api.HELLO, HelloRequest("test", "1"), None, attachment=[bytes(1000)])
+    nursery.start_soon(rpc.wait_sent, 0)
+    await wait_all_tasks_blocked()
+
+    rpc.close()
+
+    await rpc.wait_sent(0)
