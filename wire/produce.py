@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
-from wire.fields import ByteCount, Milliseconds
+from wire.fields import ByteCount, Milliseconds, ProducerEpoch, ProducerId
 
 
 class Acks(IntEnum):
@@ -38,18 +38,18 @@ class AckLevel(IntEnum):
 class InitProducerRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for a producer identity."""
 
-    producer_id: int = 0
+    producer_id: ProducerId = 0
     """0 asks for a new id; an own id asks for its next epoch, which fences the old one."""
-    producer_epoch: int = 0
+    producer_epoch: ProducerEpoch = 0
     """The epoch held now, when `producer_id` is not 0."""
 
 
 class InitProducerReply(msgspec.Struct, frozen=True, array_like=True):
     """A producer identity; under it, sequences start at 0 in each partition."""
 
-    producer_id: int
+    producer_id: ProducerId
     """Never 0, never given to anyone else."""
-    producer_epoch: int
+    producer_epoch: ProducerEpoch
 
 
 class PartitionBatch(msgspec.Struct, frozen=True, array_like=True):

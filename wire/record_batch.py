@@ -356,6 +356,7 @@ def decode_columns(
     except ValueError as error:  # A MsgspecError, or a UnicodeDecodeError in a header's name.
         raise WireFormatError(f"the payload is not five columns: {error}") from error
     _check_lengths(columns)
+    _check_timestamps(header, columns.timestamp_deltas)
     _check_offsets(header, columns.offset_deltas)
     return columns
 
@@ -368,6 +369,12 @@ def _check_lengths(columns: Columns) -> None:
     if count and not lengths:
         # Six bytes would announce millions of records.
         raise WireFormatError(f"a header of {count} records over a payload without columns")
+
+
+def _check_timestamps(header: BatchHeader, deltas: Sequence[int] | None) -> None:
+    # Searches by time rely on the end; nothing relies on a start.
+    if deltas and header.first_timestamp_ms + max(deltas) > header.max_timestamp_ms:
+        raise WireFormatError("a record is younger than the last timestamp of its batch")
 
 
 def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:

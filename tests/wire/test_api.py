@@ -178,7 +178,7 @@ def test_what_is_not_a_message_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, -(2**63), 2**63, 2**64 - 1])
-def test_sizes_and_times_are_never_negative_or_huge(number: int) -> None:
+def test_sizes_times_and_identities_are_never_negative_or_huge(number: int) -> None:
     messages: list[tuple[Callable[[memoryview], object], list[object]]] = [
         (api.PRODUCE.decode_request, [1, number, []]),
         (api.PRODUCE.decode_request, [1, 1000, [[bytes(16), 0, number]]]),
@@ -188,6 +188,10 @@ def test_sizes_and_times_are_never_negative_or_huge(number: int) -> None:
         (api.FETCH.decode_request, [500, 1, 1000, [[bytes(16), 0, 7, number]]]),
         (api.FETCH.decode_reply, [[[number, 0, 0]]]),
         (api.HELLO.decode_reply, ["v", "c", 1, [], number, 1]),
+        (api.INIT_PRODUCER.decode_request, [number, 0]),
+        (api.INIT_PRODUCER.decode_request, [42, number]),
+        (api.INIT_PRODUCER.decode_reply, [number, 0]),
+        (api.INIT_PRODUCER.decode_reply, [42, number]),
     ]
 
     for decode, message in messages:
