@@ -106,7 +106,7 @@ class Listener(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; whoever waits in `accept` must have been cancelled before."""
         ...
 
 

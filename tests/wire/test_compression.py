@@ -1,14 +1,13 @@
 """Payloads come back as they were, and never larger than was said beforehand."""
 
-import tracemalloc
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire.memory import at_most_allocated
 from wire.compression import CODEC_NAMES, Codec, compress, decompress
 from wire.errors import WireFormatError
 
@@ -17,17 +16,6 @@ BOMB_BYTES = 64 * MiB
 CODECS = list(CODEC_NAMES.values())
 COMPRESSING = [Codec.LZ4, Codec.ZSTD]
 PLAIN = b"some bytes that repeat, some bytes that repeat, some bytes that repeat"
-
-
-@contextmanager
-def at_most_allocated(limit_bytes: int) -> Generator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        _, peak_bytes = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak_bytes <= limit_bytes
 
 
 def lz4(plain: bytes) -> bytes:

@@ -1,0 +1,284 @@
+"""Any bytes are understood or refused with an error of ours, in bounded memory.
+
+What is fuzzed starts as something valid and is then damaged, and its checksums are repaired, so
+that the damage gets past them. To fuzz for longer, with new examples in every run:
+
+    TIDELOG_FUZZ_EXAMPLES=100000 python -m pytest tests/wire/test_fuzz.py
+"""
+
+import os
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire.batches import HEADER_SIZE, reseal, sample_batch, with_payload
+from tests.wire.brokers import APIS
+from tests.wire.memory import at_most_allocated
+from tests.wire.samples import EXCHANGES
+from wire import api
+from wire.compression import Codec
+from wire.connection import ClientConnection, Request, ServerConnection
+from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
+from wire.frame import PREFIX_SIZE, FrameDecoder
+from wire.record_batch import Columns, check_produced, decode_columns, parse_header
+from wire.session import ApiVersions, HelloRequest
+
+KiB = 1024
+FRAME_BYTES_MAX = 64 * KiB
+UNCOMPRESSED_LENGTH_MAX = 64 * KiB
+PYTHON_OBJECTS_PER_BYTE = 32
+"""An empty map or array of one byte becomes an object of about so many."""
+
+_asked_for = os.environ.get("TIDELOG_FUZZ_EXAMPLES")
+pytestmark = pytest.mark.timeout(0 if _asked_for else 30)
+fuzz = settings(
+    max_examples=int(_asked_for or 250),
+    derandomize=_asked_for is None,
+    database=None,
+)
+
+TELLING_BYTES = (
+    b"\x00\x01\x7f\x80\x90\x91\x95\xa1\xc0\xc1\xc4\xc6\xc7\xcf\xd3\xd9\xdb\xdc\xdd\xdf\xff"
+)
+"""Limits of numbers, and the bytes by which msgpack announces things."""
+
+Edit = Callable[[bytes], bytes]
+
+
+def _overwrite(at: int, new: bytes) -> Edit:
+    def edit(data: bytes) -> bytes:
+        start = at % (len(data) + 1)
+        return data[:start] + new + data[start + len(new) :]
+
+    return edit
+
+
+def _insert(at: int, new: bytes) -> Edit:
+    return lambda data: data[: at % (len(data) + 1)] + new + data[at % (len(data) + 1) :]
+
+
+def _delete(at: int, count: int) -> Edit:
+    return lambda data: data[: at % (len(data) + 1)] + data[at % (len(data) + 1) + count :]
+
+
+def _repeat(at: int, count: int, times: int) -> Edit:
+    def edit(data: bytes) -> bytes:
+        start = at % (len(data) + 1)
+        return data[: start + count] + data[start : start + count] * times + data[start + count :]
+
+    return edit
+
+
+_places = st.integers(0, 400)
+_news = st.lists(st.sampled_from(TELLING_BYTES), min_size=1, max_size=8).map(bytes) | st.binary(
+    min_size=1, max_size=8
+)
+edits = st.lists(
+    st.builds(_overwrite, _places, _news)
+    | st.builds(_insert, _places, _news)
+    | st.builds(_delete, _places, st.integers(1, 30))
+    | st.builds(_repeat, _places, st.integers(1, 20), st.integers(1, 300)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def damaged(data: bytes | bytearray, changes: Sequence[Edit]) -> bytes:
+    result = bytes(data)
+    for change in changes:
+        result = change(result)
+    return result
+
+
+def repaired(frame: bytes) -> bytes:
+    """Return a frame's bytes with the CRC that its prefix and header ask for."""
+    if len(frame) < PREFIX_SIZE:
+        return frame
+    (header_length,) = struct.unpack_from("<I", frame, 16)
+    header = frame[PREFIX_SIZE : PREFIX_SIZE + header_length]
+    return frame[:20] + struct.pack("<I", crc32c(header, crc32c(frame[:20]))) + frame[24:]
+
+
+def message_memory(data: bytes) -> int:
+    """Return how many bytes may be allocated for the messages in some frames."""
+    return PYTHON_OBJECTS_PER_BYTE * (len(data) + KiB) + 300 * KiB
+
+
+FRAMES = [
+    encode(message, version=1, correlation_id=place, attachment_length=5) + b"bytes"
+    for place, exchange in enumerate(EXCHANGES)
+    for encode, message in (
+        (exchange.api.encode_request, exchange.request),
+        (exchange.api.encode_reply, exchange.reply),
+    )
+]
+OFFERED = [ApiVersions(served.key, 1, 1) for served in APIS]
+HELLO = api.HELLO.encode_request(HelloRequest("fuzz", "1"), version=1, correlation_id=0)
+
+any_frame = st.sampled_from(FRAMES)
+chunk_sizes = st.sampled_from([1, 7, 100, 100 * KiB])
+
+
+def received(decoder: FrameDecoder, data: bytes, at_once: int, take: Callable[[], object]) -> int:
+    """Hand over the data, take whatever `take` returns, and return how much that was."""
+    count = 0
+    rest = memoryview(data)
+    while rest:
+        space = decoder.get_buffer()
+        length = min(len(space), len(rest), at_once)
+        space[:length] = rest[:length]
+        rest = rest[length:]
+        decoder.bytes_received(length)
+        while take() is not None:
+            count += 1
+    return count
+
+
+@fuzz
+@given(st.lists(any_frame, max_size=3), edits, chunk_sizes, st.booleans())
+def test_a_frame_decoder_takes_any_bytes(
+    frames: list[bytes], changes: list[Edit], at_once: int, repair: bool
+) -> None:
+    data = damaged(b"".join(frames), changes)
+    decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+
+    with at_most_allocated(3 * FRAME_BYTES_MAX + 300 * KiB), suppress(WireFormatError):
+        received(decoder, repaired(data) if repair else data, at_once, decoder.next_frame)
+
+    assert decoder.capacity <= PREFIX_SIZE + FRAME_BYTES_MAX + 128 * KiB
+
+
+@fuzz
+@given(any_frame, edits, chunk_sizes, st.booleans())
+def test_a_server_takes_any_bytes(
+    frame: bytes, changes: list[Edit], at_once: int, introduced: bool
+) -> None:
+    data = repaired(damaged(frame, changes))
+    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    if introduced:
+        data = HELLO + data
+
+    with at_most_allocated(message_memory(data)), suppress(WireFormatError):
+        received(server.decoder, data, at_once, server.next_request)
+
+
+@fuzz
+@given(st.sampled_from(EXCHANGES), edits, st.booleans())
+def test_a_server_answers_any_message_in_a_good_frame(
+    exchange: object, changes: list[Edit], attached: bool
+) -> None:
+    assert isinstance(exchange, type(EXCHANGES[0]))
+    whole = exchange.api.encode_request(exchange.request, version=1, correlation_id=1)
+    header = damaged(whole[PREFIX_SIZE:], changes)
+    prefix = struct.pack(
+        "<IIBBHHHI", len(header) + 5 * attached, 1, 1, 0, exchange.api.key, 1, 0, len(header)
+    )
+    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    data = repaired(prefix + bytes(4) + header + b"bytes" * attached)
+
+    count = received(server.decoder, HELLO + data, 100 * KiB, server.next_request)
+
+    assert count == 2, "it is a request or is refused, and the connection goes on"
+
+
+@fuzz
+@given(st.integers(0, len(FRAMES) - 1), edits, chunk_sizes)
+def test_a_client_takes_any_bytes(place: int, changes: list[Edit], at_once: int) -> None:
+    data = repaired(damaged(FRAMES[place], changes))
+    client = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+    client.set_offered(OFFERED)
+    for exchange in EXCHANGES:
+        client.send_request(exchange.api, exchange.request)
+
+    with at_most_allocated(message_memory(data)), suppress(WireFormatError):
+        received(client.decoder, data, at_once, client.next_reply)
+
+
+BATCHES = [
+    bytes(sample_batch(codec, columns=columns))
+    for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD)
+    for columns in (
+        Columns(3, [0, 5, 9], [b"k", None, b""], [b"v", b"w", None], [(), (("a", b"1"),), ()]),
+        Columns(200, values=[b"value of some length"] * 200),
+        Columns(50, headers=[(("name", b"value"), ("name", b"other"))] * 50),
+    )
+]
+
+
+@fuzz
+@given(st.sampled_from(BATCHES), edits, st.booleans())
+def test_a_produced_batch_of_any_bytes_is_taken_or_refused(
+    batch: bytes, changes: list[Edit], repair: bool
+) -> None:
+    data = bytearray(damaged(batch, changes))
+    if repair and len(data) >= HEADER_SIZE:
+        data = reseal(data)
+
+    try:
+        header = check_produced(memoryview(data))
+    except (InvalidBatchError, CorruptBatchError):
+        return
+
+    assert header.size == len(data)
+    assert header.record_count == header.last_offset_delta + 1
+    assert 0 <= header.first_timestamp_ms <= header.max_timestamp_ms
+
+
+@fuzz
+@given(st.sampled_from(BATCHES), edits, edits)
+def test_columns_of_any_bytes_are_understood_or_refused(
+    batch: bytes, header_changes: list[Edit], payload_changes: list[Edit]
+) -> None:
+    head = damaged(batch[:HEADER_SIZE], header_changes)[:HEADER_SIZE]
+    data = reseal(
+        bytearray(head.ljust(HEADER_SIZE) + damaged(batch[HEADER_SIZE:], payload_changes))
+    )
+    data[:4] = batch[:4]
+    header = parse_header(reseal(data))
+    assert header is not None
+
+    with at_most_allocated(PYTHON_OBJECTS_PER_BYTE * UNCOMPRESSED_LENGTH_MAX):
+        try:
+            columns = decode_columns(header, data, uncompressed_length_max=UNCOMPRESSED_LENGTH_MAX)
+        except WireFormatError:
+            return
+
+    assert columns.record_count == header.record_count
+
+
+@fuzz
+@given(st.sampled_from(BATCHES[:3]), edits, st.integers(0, 60))
+def test_a_payload_of_any_bytes_is_understood_or_refused(
+    batch: bytes, changes: list[Edit], count: int
+) -> None:
+    payload = damaged(batch[HEADER_SIZE:], changes)
+    data = with_payload(bytearray(batch), payload, record_count=count)
+    header = parse_header(data)
+    assert header is not None
+
+    with at_most_allocated(PYTHON_OBJECTS_PER_BYTE * UNCOMPRESSED_LENGTH_MAX):
+        try:
+            columns = decode_columns(header, data, uncompressed_length_max=UNCOMPRESSED_LENGTH_MAX)
+        except WireFormatError:
+            return
+
+    found = [columns.timestamp_deltas, columns.keys, columns.values, columns.headers]
+    assert all(len(column) == header.record_count for column in found if column is not None)
+
+
+def test_repaired_damage_gets_past_the_checksums() -> None:
+    change_the_name = [_overwrite(26, b"F")]
+    hello = repaired(damaged(HELLO, change_the_name))
+    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    server.decoder.get_buffer()[: len(hello)] = hello
+    server.decoder.bytes_received(len(hello))
+
+    request = server.next_request()
+
+    assert isinstance(request, Request)
+    assert request.message == HelloRequest("Fuzz", "1")
