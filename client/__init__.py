@@ -1,4 +1,6 @@
-"""Producer, consumer and admin: what programs use to talk to brokers.
+"""Producers, consumers and administration for programs.
 
-Users import it through `tidelog`; nothing here knows the server side.
+Cores decide (`accumulator`, `partition_queue`, `producer_batch`, `partitioner`, `metadata`,
+`subscription`, `backoff`), shells move bytes and time (`cluster`, `producer`, `consumer`,
+`admin`, `client`, `blocking`). Programs import `tidelog`, not this package.
 """

@@ -1,0 +1,226 @@
+"""Settings of clients, producers and consumers.
+
+Pure: declarations. Times are seconds, as everywhere in trio. Each group of settings is a frozen
+dataclass; the `TypedDict` beside it lets calls such as `client.producer(acks=1)` be type-checked.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict, final
+
+from wire.compression import CODEC_NAMES
+from wire.errors import ConfigError
+
+KiB = 1024
+MiB = 1024 * KiB
+
+AcksSetting = Literal["all", 1, 0]
+Compression = Literal["none", "lz4", "zstd"]
+OffsetReset = Literal["earliest", "latest"]
+
+_IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""A broker remembers so many batches of each producer; a retry of an older one would be refused."""
+
+
+def _refuse(what: str, problems: dict[str, bool]) -> None:
+    """Raise one error that lists every problem that is true."""
+    found = [problem for problem, is_there in problems.items() if is_there]
+    if found:
+        raise ConfigError(f"{what}: {'; '.join(found)}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What all parts of one client share."""
+
+    client_name: str = "tidelog-python"
+    """How the client introduces itself; it stands in the broker's log."""
+
+    connect_timeout: float = 10.0
+    """How long one attempt to connect may take, name lookup and hello included."""
+
+    request_timeout: float = 30.0
+    """How long a request may stay unanswered beyond the time it may wait at the broker. Then the
+    connection counts as dead and is closed. It is also how long administrative calls are retried
+    before they raise what went wrong last."""
+
+    retry_backoff: float = 0.05
+    """Mean wait before the first retry; it doubles with each further one. Waits are jittered."""
+
+    retry_backoff_max: float = 1.0
+    """Longest wait between two retries."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            ConfigError: The message lists every problem.
+        """
+        _refuse(
+            "client",
+            {
+                "client_name must not be empty": not self.client_name,
+                "connect_timeout must be above 0": self.connect_timeout <= 0,
+                "request_timeout must be above 0": self.request_timeout <= 0,
+                "retry_backoff must be above 0": self.retry_backoff <= 0,
+                "retry_backoff_max must not be below retry_backoff": (
+                    self.retry_backoff_max < self.retry_backoff
+                ),
+            },
+        )
+
+
+class ClientSettings(TypedDict, total=False):
+    """The fields of `ClientConfig`, as keywords."""
+
+    client_name: str
+    connect_timeout: float
+    request_timeout: float
+    retry_backoff: float
+    retry_backoff_max: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """How a producer batches, and what it waits for. The defaults are safe and fast."""
+
+    acks: AcksSetting = "all"
+    """Who must have a record before it counts as acknowledged: every in-sync replica (`"all"`),
+    the leader (`1`), or nobody (`0`: then nothing is known, and nothing is sent again)."""
+
+    idempotent: bool = True
+    """Let brokers recognise batches that are sent again, so that a lost connection causes neither
+    duplicates nor disorder. Without it a retry may duplicate, and only one batch of a partition
+    is under way at a time, because order is kept in any case. No effect with `acks=0`."""
+
+    linger: float = 0.0
+    """How long a batch that is not full waits for more records. With 0 it is sent as soon as no
+    batch of its partition is under way, so batches grow by themselves under load; more than a
+    few milliseconds rarely helps."""
+
+    batch_bytes_max: int = 256 * KiB
+    """A batch is full at this size, counted as in `buffer_bytes_max`. A larger record travels
+    alone."""
+
+    buffer_bytes_max: int = 32 * MiB
+    """Memory for records that are not acknowledged; each counts 40 bytes on top of its key, value
+    and headers until it is packed. When it is used up, `send_nowait` raises `trio.WouldBlock` and
+    `send` waits."""
+
+    compression: Compression = "none"
+    """`lz4` costs little and helps with text; `zstd` packs better and takes more time."""
+
+    max_in_flight: int = 5
+    """Batches of one partition that may be under way at once, at most 5 when idempotent."""
+
+    delivery_timeout: float = 120.0
+    """A record that is not acknowledged after this time fails with `DeliveryTimeoutError`; one that
+    is under way at that moment, when its request ends."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            ConfigError: The message lists every problem.
+        """
+        is_ordered = self.idempotent and self.acks != 0
+        _refuse(
+            "producer",
+            {
+                f"acks must be 'all', 1 or 0, not {self.acks!r}": self.acks not in ("all", 1, 0),
+                f"compression must be one of {', '.join(CODEC_NAMES)}, not {self.compression!r}": (
+                    self.compression not in CODEC_NAMES
+                ),
+                "linger must not be negative": self.linger < 0,
+                "batch_bytes_max must be above 0": self.batch_bytes_max <= 0,
+                "buffer_bytes_max must not be below batch_bytes_max": (
+                    self.buffer_bytes_max < self.batch_bytes_max
+                ),
+                "max_in_flight must be above 0": self.max_in_flight <= 0,
+                f"max_in_flight must not be above {_IDEMPOTENT_IN_FLIGHT_MAX} when idempotent": (
+                    is_ordered and self.max_in_flight > _IDEMPOTENT_IN_FLIGHT_MAX
+                ),
+                "delivery_timeout must be above linger": self.delivery_timeout <= self.linger,
+            },
+        )
+
+
+class ProducerSettings(TypedDict, total=False):
+    """The fields of `ProducerConfig`, as keywords."""
+
+    acks: AcksSetting
+    idempotent: bool
+    linger: float
+    batch_bytes_max: int
+    buffer_bytes_max: int
+    compression: Compression
+    max_in_flight: int
+    delivery_timeout: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """Where a consumer starts, and how much it reads ahead."""
+
+    auto_offset_reset: OffsetReset | None = None
+    """Where to start in a partition that has no position: at the `earliest` record or behind the
+    `latest`. `None` raises `NoPositionError` until the program seeks: skipping data or reading it
+    all again is never decided in silence. An offset out of range is always an error."""
+
+    min_bytes: int = 1
+    """The broker answers when it has so many bytes, or after `max_wait`."""
+
+    max_wait: float = 0.5
+    """How long the broker may wait for `min_bytes`."""
+
+    bytes_max: int = 8 * MiB
+    """About how much one fetch brings, from all partitions of a broker together."""
+
+    partition_bytes_max: int = 1 * MiB
+    """About how much one fetch brings from one partition."""
+
+    prefetch_bytes: int = 16 * MiB
+    """Read ahead until about so many bytes are in memory; fetches under way may exceed it once."""
+
+    uncompressed_batch_bytes_max: int = 256 * MiB
+    """A batch that unpacks to more is refused, so that a small one cannot fill the memory."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            ConfigError: The message lists every problem.
+        """
+        _refuse(
+            "consumer",
+            {
+                f"auto_offset_reset must be 'earliest', 'latest' or None,"
+                f" not {self.auto_offset_reset!r}": (
+                    self.auto_offset_reset not in ("earliest", "latest", None)
+                ),
+                "min_bytes must be above 0": self.min_bytes <= 0,
+                "max_wait must not be negative": self.max_wait < 0,
+                "partition_bytes_max must be above 0": self.partition_bytes_max <= 0,
+                "bytes_max must not be below partition_bytes_max": (
+                    self.bytes_max < self.partition_bytes_max
+                ),
+                "prefetch_bytes must be above 0": self.prefetch_bytes <= 0,
+                "uncompressed_batch_bytes_max must be above 0": (
+                    self.uncompressed_batch_bytes_max <= 0
+                ),
+            },
+        )
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """The fields of `ConsumerConfig`, as keywords."""
+
+    auto_offset_reset: OffsetReset | None
+    min_bytes: int
+    max_wait: float
+    bytes_max: int
+    partition_bytes_max: int
+    prefetch_bytes: int
+    uncompressed_batch_bytes_max: int

@@ -1,0 +1,80 @@
+"""What a client knows of the cluster: brokers, topics, leaders.
+
+Pure: no clock, no I/O. Knowledge may be stale; the broker that is asked says so.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, final
+
+from wire.errors import BrokerError, UnknownTopicError, from_wire
+from wire.session import BrokerAddress, MetadataReply, PartitionMetadata, TopicMetadata
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+@final
+class MetadataCache:
+    """The latest metadata of each topic that was asked for."""
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self.brokers: dict[int, BrokerAddress] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._errors: dict[str, BrokerError] = {}
+
+    def apply(self, reply: MetadataReply) -> None:
+        """Take over an answer; older leaders of the same topic do not replace newer ones."""
+        self.brokers = {broker.node_id: broker for broker in reply.brokers}
+        for topic in reply.topics:
+            if topic.error is not None:
+                self._topics.pop(topic.name, None)
+                self._errors[topic.name] = from_wire(topic.error)
+            else:
+                self._errors.pop(topic.name, None)
+                self._topics[topic.name] = _newest(self._topics.get(topic.name), topic)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Forget errors about topics, so that they count as not asked for."""
+        for topic in topics:
+            self._errors.pop(topic, None)
+
+    @property
+    def topic_names(self) -> list[str]:
+        """The topics that are known."""
+        return list(self._topics)
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """Return what is known of a topic, `None` when it is not known."""
+        return self._topics.get(name)
+
+    def error(self, name: str) -> BrokerError | None:
+        """Return why a topic that was asked for is not there."""
+        return self._errors.get(name)
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        """Return the node that leads a partition, `None` when none is known."""
+        known = self._topics.get(topic)
+        if known is None or partition >= len(known.partitions):
+            return None
+        return known.partitions[partition].leader_id
+
+
+def _newest(known: TopicMetadata | None, received: TopicMetadata) -> TopicMetadata:
+    """Return the received metadata, with leaders that are known to be newer."""
+    if known is None or known.topic_id != received.topic_id:
+        return received
+    partitions: list[PartitionMetadata] = list(received.partitions)
+    for place, (old, new) in enumerate(zip(known.partitions, received.partitions, strict=False)):
+        if old.leader_epoch > new.leader_epoch:
+            partitions[place] = old
+    return TopicMetadata(received.name, received.topic_id, partitions)
+
+
+def no_such_topic(name: str) -> UnknownTopicError:
+    """Return the error for a topic that vanished."""
+    return UnknownTopicError(f"there is no topic {name!r}; it may have been deleted")

@@ -1,0 +1,437 @@
+"""Sending records.
+
+Shell: checks what the application hands over, appends it to the accumulator, and lets callers
+wait. Decisions are the accumulator's, requests the dispatcher's.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import final
+
+import msgspec
+import trio
+
+from client.accumulator import Accumulator, Appended, Limits
+from client.cluster import Cluster
+from client.config import ProducerConfig
+from client.dispatcher import Dispatcher
+from client.outgoing import ManyRecords, OutgoingRecord, checked_bytes, checked_headers
+from client.partition_queue import DeliveryRules, PartitionQueue
+from client.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
+from client.receipt import RangeReceipt, Receipt
+from wire.compression import CODEC_NAMES
+from wire.errors import RecordTooLargeError, TidelogError
+from wire.produce import Acks
+
+_ACKS = {"all": Acks.ALL, 1: Acks.LEADER, 0: Acks.NONE}
+_QueuesByTopic = dict[str, dict[bytes | None, PartitionQueue]]
+
+
+class ProducerStatistics(msgspec.Struct, frozen=True):
+    """A producer at one moment."""
+
+    buffered_bytes: int
+    """Memory taken of `ProducerConfig.buffer_bytes_max`."""
+    unsettled_record_count: int
+    """Records that are neither acknowledged nor failed."""
+    in_flight_request_count: int
+    """Produce requests that wait for their reply."""
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    """Records of one `send_many` that one batch took."""
+
+    appended: Appended
+    indexes: Sequence[int]
+    """Their places in what was sent."""
+
+
+@final
+class Producer:
+    """Sends records, in batches and in order.
+
+    Records of one partition are appended in the order in which they were handed over. Nothing
+    fails in silence: what becomes of a record is told by `send` and `send_many`, and the first
+    failure of records sent by `send_nowait` is raised by the next call of `send_nowait` or
+    `flush`, or at the end of the `async with` block.
+
+    The block ends with a `flush`, also when it is left by an exception. When it is cancelled,
+    records that are not acknowledged are abandoned: they may or may not be in the log.
+    """
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        """Use `async with client.producer()`."""
+        acks = _ACKS[config.acks]
+        self.config = config
+        self._cluster = cluster
+        self._accumulator = Accumulator(
+            Limits(
+                batch_bytes_max=config.batch_bytes_max,
+                buffer_bytes_max=config.buffer_bytes_max,
+                linger=config.linger,
+                delivery_timeout=config.delivery_timeout,
+            ),
+            DeliveryRules(
+                codec=CODEC_NAMES[config.compression],
+                is_idempotent=config.idempotent and acks is not Acks.NONE,
+                in_flight_max=config.max_in_flight,
+                backoff=cluster.backoff,
+            ),
+            cluster.env.random,
+        )
+        self._dispatcher = Dispatcher(cluster, self._accumulator, acks)
+        self._scope = trio.CancelScope()
+        self._is_open = False
+        # What the fast path of `send_nowait` may use: nothing while there is an error to raise.
+        self._queues: _QueuesByTopic = {}
+
+    async def __aenter__(self) -> "Producer":
+        """Start."""
+        assert not self._is_open, "a producer is opened once"
+        await trio.lowlevel.checkpoint()
+        self._is_open = True
+        self._queues = self._accumulator.queues_by_topic
+        self._cluster.nursery.start_soon(self._run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flush, and stop.
+
+        Raises:
+            TidelogError: The first failure of records that nobody waited for. If the block was
+                left by an exception, that is raised and the failure is added to it as a note.
+        """
+        try:
+            if error is None:
+                await self.flush()
+            elif isinstance(error, Exception):
+                try:
+                    await self.flush()
+                except TidelogError as failure:
+                    error.add_note(f"besides, records could not be delivered: {failure}")
+        finally:
+            self._is_open = False
+            self._queues = {}
+            self._scope.cancel()
+            abandoned_count = self._accumulator.unsettled_record_count
+            if abandoned_count:
+                self._cluster.env.probe("client.records_abandoned", count=abandoned_count)
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what the producer is busy with."""
+        return ProducerStatistics(
+            buffered_bytes=self._accumulator.buffered_bytes,
+            unsettled_record_count=self._accumulator.unsettled_record_count,
+            in_flight_request_count=self._dispatcher.in_flight_request_count,
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand over one record without waiting.
+
+        A record without `timestamp_ms` gets the time at which its batch was opened; in a batch
+        that stays open for long, the time is read again every 50 ms.
+
+        Raises:
+            trio.WouldBlock: The buffer is full; `wait_writable` and call again.
+            trio.ClosedResourceError: The producer is not open.
+            TidelogError: Earlier records, whose fate nobody waited for, failed; this record was
+                not taken. The failure is raised once.
+            UnknownPartitionError: The topic is known not to have this partition.
+            RecordTooLargeError: The record can never fit into the buffer.
+            TypeError: The record is not made of the right types.
+        """
+        if partition is None and timestamp_ms is None and not headers and type(value) is bytes:
+            try:
+                batch = self._queues[topic][key].open
+            except (KeyError, TypeError):
+                pass
+            else:
+                room = batch.room - len(value) - RECORD_OVERHEAD_BYTES
+                if key is not None:
+                    room -= len(key)
+                if room >= 0:
+                    batch.room = room
+                    if key is None:
+                        batch.append_value(value)
+                    else:
+                        batch.append_keyed(key, value)
+                    return
+        record = OutgoingRecord(
+            topic,
+            checked_bytes("value", value),
+            checked_bytes("key", key),
+            partition,
+            checked_headers(headers),
+            timestamp_ms,
+        )
+        self._raise_failure()
+        if not self._is_known(topic):
+            if not self._accumulator.append_unrouted(record, self._dispatcher.now()):
+                raise trio.WouldBlock
+        elif self._append(record) is None:
+            raise trio.WouldBlock
+
+    async def wait_writable(self) -> None:
+        """Wait until `send_nowait` has room for a batch, or an error to raise.
+
+        A checkpoint; nothing happens if it is cancelled.
+        """
+        await trio.lowlevel.checkpoint()
+        while not self._accumulator.has_failure:
+            if self._accumulator.free_bytes >= self.config.batch_bytes_max:
+                return
+            await self._wait_progress()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Receipt:
+        """Send one record and wait until it is acknowledged.
+
+        If cancelled, the record may or may not be sent; if it is and fails, the failure is kept
+        like that of a `send_nowait`.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            UnknownPartitionError: The topic does not have this partition.
+            DeliveryTimeoutError: The record was not acknowledged in `delivery_timeout`; the
+                message says whether it may be in the log.
+            RecordTooLargeError: The record exceeds a limit of the broker or of the buffer.
+            TidelogError: The record was refused for another reason.
+            trio.ClosedResourceError: The producer is not open.
+        """
+        record = OutgoingRecord(
+            topic,
+            checked_bytes("value", value),
+            checked_bytes("key", key),
+            partition,
+            checked_headers(headers),
+            timestamp_ms,
+        )
+        await self._know(topic)
+        while (appended := self._append(record)) is None:
+            await self._wait_free(record.size)
+        batch = appended.batch
+        sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
+        batch.awaited_count += 1
+        self._dispatcher.send()
+        try:
+            await _wait_settled(batch)
+        except BaseException:
+            batch.awaited_count -= 1
+            raise
+        if batch.failure is not None:
+            raise copy.copy(batch.failure)
+        queue = appended.queue
+        offset = batch.offset_at(appended.place)
+        return Receipt(queue.topic, queue.partition, offset, sent_ms, batch.ack_level)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        partition: int | None = None,
+    ) -> list[RangeReceipt]:
+        """Send records and wait until all are acknowledged; much faster than one by one.
+
+        Without keys, they are cut into batches that go to the partitions in turn, or all to
+        `partition`. With keys, records of one key stay in order. Neither sequence may change
+        before this returns. The receipts are in no particular order and cover all records.
+
+        If cancelled, any part of the records may be sent; their failures are kept like those of
+        `send_nowait`.
+
+        Raises:
+            ValueError: There are not as many keys as values.
+            TypeError: A key or value is not bytes and not `None`.
+            TidelogError: Some records failed; the others were acknowledged. A note says how many.
+                For the kinds of errors see `send`.
+        """
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        await self._know(topic)
+        slices: list[_Slice] = []
+        settled_count = 0
+        try:
+            for chosen, indexes in self._groups(topic, len(values), keys, partition):
+                records = _chosen(values, keys, indexes)
+                while records.remaining_count:
+                    first = records.taken_count
+                    appended = self._append_many(topic, chosen, records)
+                    if appended is None:
+                        await self._wait_free(records.next_size)
+                    else:
+                        appended.batch.awaited_count += appended.count
+                        slices.append(_Slice(appended, indexes[first : records.taken_count]))
+            self._dispatcher.send()
+            for part in slices:
+                await _wait_settled(part.appended.batch)
+                settled_count += 1
+        except BaseException:
+            for part in slices[settled_count:]:
+                part.appended.batch.awaited_count -= part.appended.count
+            raise
+        _raise_first_failure(slices)
+        return [_range_receipt(part) for part in slices]
+
+    async def flush(self) -> None:
+        """Wait until all records handed over so far are acknowledged or failed.
+
+        Open batches are sent at once, whatever `linger` says. If cancelled, they are on their
+        way all the same.
+
+        Raises:
+            TidelogError: The first failure of records whose fate nobody waited for. The failure
+                is raised once.
+            trio.ClosedResourceError: The producer is not open.
+        """
+        await trio.lowlevel.checkpoint()
+        self._require_open()
+        while self._accumulator.has_unrouted:
+            await self._wait_progress()
+        barrier = self._accumulator.close_all()
+        self._dispatcher.send()
+        while not self._accumulator.is_settled(barrier):
+            await self._wait_progress()
+        self._raise_failure()
+
+    async def _run(self) -> None:
+        with self._scope:
+            await self._dispatcher.run()
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise trio.ClosedResourceError("use 'async with client.producer() as producer'")
+
+    def _is_known(self, topic: str) -> bool:
+        """Return whether records of a topic can be routed; if not, have the cluster asked."""
+        if self._accumulator.knows(topic) or self._dispatcher.learn_topic(topic):
+            return True
+        if topic not in self._accumulator.topics:
+            self._cluster.metadata.forget([topic])
+            self._cluster.request_refresh([topic])
+        return False
+
+    async def _know(self, topic: str) -> None:
+        """Wait until the partitions of a topic are known."""
+        self._require_open()
+        if not self._accumulator.knows(topic):
+            await self._cluster.topic(topic)
+            self._require_open()
+            self._dispatcher.learn_topic(topic)
+
+    def _append(self, record: OutgoingRecord) -> Appended | None:
+        if record.size > self.config.buffer_bytes_max:
+            raise RecordTooLargeError(
+                f"a record of {record.size} bytes does not fit into the producer's buffer of"
+                f" {self.config.buffer_bytes_max} bytes; raise buffer_bytes_max",
+                size_bytes=record.size,
+                limit_bytes=self.config.buffer_bytes_max,
+            )
+        appended = self._accumulator.append(record, self._dispatcher.now())
+        self._appended()
+        return appended
+
+    def _append_many(
+        self, topic: str, partition: int | None, records: ManyRecords
+    ) -> Appended | None:
+        appended = self._accumulator.append_many(topic, partition, records, self._dispatcher.now())
+        self._appended()
+        return appended
+
+    def _appended(self) -> None:
+        if self._accumulator.has_full_batch:
+            self._dispatcher.send(only_full=True)
+        self._dispatcher.wake()
+
+    def _groups(
+        self,
+        topic: str,
+        count: int,
+        keys: Sequence[bytes | None] | None,
+        partition: int | None,
+    ) -> list[tuple[int | None, Sequence[int]]]:
+        """Return where records go, and which."""
+        if keys is None or partition is not None:
+            return [(partition, range(count))]
+        return list(self._accumulator.places_by_partition(topic, keys).items())
+
+    async def _wait_free(self, size: int) -> None:
+        """Wait until so many bytes of the buffer are free."""
+        while self._accumulator.free_bytes < size:
+            await self._wait_progress()
+
+    async def _wait_progress(self) -> None:
+        self._require_open()
+        await self._dispatcher.wait_progress()
+
+    def _raise_failure(self) -> None:
+        """Raise the failure of records that nobody waited for, if there is one, once."""
+        self._require_open()
+        count = self._accumulator.failed_record_count
+        failure = self._accumulator.take_failure()
+        if failure is not None:
+            failure = copy.copy(failure)
+            failure.add_note(f"{count} records that were not waited for were not acknowledged")
+            raise failure
+
+
+def _chosen(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, indexes: Sequence[int]
+) -> ManyRecords:
+    """Return the records at these places."""
+    if len(indexes) != len(values):
+        values = list(map(values.__getitem__, indexes))
+        keys = None if keys is None else list(map(keys.__getitem__, indexes))
+    return ManyRecords(values, keys)
+
+
+async def _wait_settled(batch: ProducerBatch) -> None:
+    """Wait until a batch is acknowledged or failed; a checkpoint."""
+    if batch.is_settled:
+        await trio.lowlevel.checkpoint()
+        return
+    signal = batch.signal
+    if not isinstance(signal, trio.Event):
+        signal = batch.signal = trio.Event()
+    await signal.wait()
+
+
+def _raise_first_failure(slices: list[_Slice]) -> None:
+    failed = [part for part in slices if part.appended.batch.failure is not None]
+    if failed:
+        failure = copy.copy(failed[0].appended.batch.failure)
+        assert failure is not None
+        count = sum(part.appended.count for part in failed)
+        total = sum(part.appended.count for part in slices)
+        failure.add_note(f"{count} of {total} records of this send_many were not acknowledged")
+        raise failure
+
+
+def _range_receipt(part: _Slice) -> RangeReceipt:
+    queue, batch = part.appended.queue, part.appended.batch
+    offset = batch.offset_at(part.appended.place)
+    return RangeReceipt(queue.topic, queue.partition, offset, part.indexes, batch.ack_level)
