@@ -170,7 +170,7 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `logstore.disk.Disk`."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
         return OsFile(os.open(self._at(path), flags, _FILE_MODE))
 
     def exists(self, path: str) -> bool:
@@ -228,7 +228,7 @@ class OsDisk:
             DataDirectoryError: Another process holds the lock, or nothing can be locked here.
         """
         try:
-            descriptor = os.open(self._at(path), os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, _FILE_MODE)
+            descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT, _FILE_MODE)
         except OSError as error:
             raise self._not_lockable(error) from error
         try:
@@ -270,7 +270,7 @@ def _make_durable_directory(path: Path) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -204,11 +204,9 @@ class FaultyDisk:
         target_parent, target_name = self._tree.parent(target)
         node = self._tree.find(source)
         self._check_target(source, target)
-        if source != target:
-            self._tree.change(
-                Naming(source_parent, source_name, None),
-                Naming(target_parent, target_name, node),
-            )
+        self._tree.change(
+            Naming(source_parent, source_name, None), Naming(target_parent, target_name, node)
+        )
 
     def remove(self, path: str) -> None:
         """See `logstore.disk.Disk`."""
