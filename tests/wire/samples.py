@@ -175,7 +175,7 @@ EXCHANGES = [
         ProduceRequest(
             acks=Acks.ALL,
             timeout_ms=30_000,
-            batches=[PartitionBatch(topic_id=TOPIC_ID, partition=3, batch_bytes=162)],
+            batches=[PartitionBatch(topic_id=TOPIC_ID, partition=3, batch_bytes=145)],
         ),
         ProduceReply(
             results=[
@@ -205,7 +205,7 @@ EXCHANGES = [
         ),
         FetchReply(
             results=[
-                PartitionFetched(batch_bytes=162, high_watermark=1003, log_start_offset=10),
+                PartitionFetched(batch_bytes=145, high_watermark=1003, log_start_offset=10),
                 PartitionFetched(
                     batch_bytes=0, high_watermark=20, log_start_offset=10, error=OUT_OF_RANGE
                 ),

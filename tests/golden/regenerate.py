@@ -1,0 +1,157 @@
+"""Writes the golden files: `python -m tests.golden.regenerate`, then look at `git diff`.
+
+The golden files are the bytes of every format version that was ever released, with a dump of
+each as text. A file that changes breaks every client and every disk that holds such bytes: commit
+only changes that you understand, and for an old version there is nothing to understand. A new
+version of a format or message gets new files beside the old ones, whose names end with its number.
+
+Dumps take the bytes apart with `struct` and `msgpack`, not with the code under test.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import msgpack
+
+from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, stored_batch
+from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
+from wire import api
+from wire.compression import Codec
+from wire.record_batch import Columns
+
+FOLDER = Path(__file__).parent
+
+COMPRESSED_COLUMNS = Columns(
+    20, keys=[b"user-%d" % number for number in range(20)], values=[b"a value"] * 20
+)
+PREFIX_FIELDS = {
+    "length": (0, "I"),
+    "correlation_id": (4, "I"),
+    "kind": (8, "B"),
+    "reserved": (9, "B"),
+    "api_key": (10, "H"),
+    "api_version": (12, "H"),
+    "reserved ": (14, "H"),
+    "header_length": (16, "I"),
+    "crc": (20, "I"),
+}
+PREFIX_SIZE = 24
+COLUMN_NAMES = ("timestamp_deltas", "keys", "values", "headers", "offset_deltas")
+
+_BYTES_IN_A_LINE = 16
+_IN_HEXADECIMAL = {"sync_marker", "header_crc", "batch_crc", "flags", "crc", "correlation_id"}
+
+
+def golden_files() -> dict[str, bytes]:
+    """Return the name of each golden file, and what it would be if it were written now."""
+    batch = bytes(stored_batch())
+    files = {
+        "record_batch_v1.bin": batch,
+        "record_batch_v1.txt": _text(dump_batch(batch)),
+        "record_batch_v1_lz4.bin": bytes(sample_batch(Codec.LZ4, columns=COMPRESSED_COLUMNS)),
+        "record_batch_v1_zstd.bin": bytes(sample_batch(Codec.ZSTD, columns=COMPRESSED_COLUMNS)),
+    }
+    for name, frame in _frames():
+        files[f"frames/{name}.bin"] = frame
+        files[f"frames/{name}.txt"] = _text(dump_frame(frame))
+    return files
+
+
+def depends_on_the_compressor(name: str) -> bool:
+    """Return whether another release of a library may write other bytes; all must be readable."""
+    return "_lz4" in name or "_zstd" in name
+
+
+def attachment_of(name: str) -> bytes:
+    """Return what follows the message in the golden frame of this name."""
+    if name.startswith("produce_request"):
+        return bytes(sample_batch())
+    if name.startswith("fetch_reply"):
+        return bytes(stored_batch())
+    return b""
+
+
+def dump_batch(batch: bytes) -> Iterator[str]:
+    """Yield the lines that explain an uncompressed batch, byte by byte."""
+    for name, (offset, letter) in HEADER_FIELDS.items():
+        yield _field_line(batch, name, offset, letter)
+    columns = cast("list[object]", msgpack.unpackb(batch[HEADER_SIZE:]))
+    yield from _lines(HEADER_SIZE, batch[HEADER_SIZE : HEADER_SIZE + 1], "array of 5 columns")
+    offset = HEADER_SIZE + 1
+    for name, column in zip(COLUMN_NAMES, columns, strict=True):
+        packed = msgpack.packb(column)
+        assert batch[offset : offset + len(packed)] == packed
+        yield from _lines(offset, packed, f"{name} = {column}")
+        offset += len(packed)
+    assert offset == len(batch)
+
+
+def dump_frame(frame: bytes) -> Iterator[str]:
+    """Yield the lines that explain a frame."""
+    for name, (offset, letter) in PREFIX_FIELDS.items():
+        yield _field_line(frame, name, offset, letter)
+    (header_length,) = struct.unpack_from("<I", frame, 16)
+    header_end = PREFIX_SIZE + header_length
+    header = frame[PREFIX_SIZE:header_end]
+    yield from _lines(PREFIX_SIZE, header, f"header = {msgpack.unpackb(header)}")
+    if header_end < len(frame):
+        yield from _lines(header_end, frame[header_end:], "attachment: one record batch")
+
+
+def _frames() -> Iterator[tuple[str, bytes]]:
+    for exchange in EXCHANGES:
+        for part, encode, message in (
+            ("request", exchange.api.encode_request, exchange.request),
+            ("reply", exchange.api.encode_reply, exchange.reply),
+        ):
+            name = f"{exchange.name}_{part}_v{VERSION}"
+            attachment = attachment_of(name)
+            frame = encode(
+                message,
+                version=VERSION,
+                correlation_id=CORRELATION_ID,
+                attachment_length=len(attachment),
+            )
+            yield name, frame + attachment
+    yield (
+        "error_v1",
+        api.encode_error(
+            OUT_OF_RANGE,
+            api_key=api.FETCH.key,
+            api_version=VERSION,
+            correlation_id=CORRELATION_ID,
+        ),
+    )
+
+
+def _field_line(data: bytes, name: str, offset: int, letter: str) -> str:
+    size = struct.calcsize(letter)
+    (value,) = struct.unpack_from("<" + letter, data, offset)
+    shown = f"{value:#0{2 * size + 2}x}" if name in _IN_HEXADECIMAL else str(value)
+    (line,) = _lines(offset, data[offset : offset + size], f"{name.strip()} = {shown}")
+    return line
+
+
+def _lines(offset: int, data: bytes, meaning: str) -> Iterator[str]:
+    """Yield the bytes in lines, what they mean beside the first."""
+    for start in range(0, len(data), _BYTES_IN_A_LINE):
+        shown = data[start : start + _BYTES_IN_A_LINE].hex(" ")
+        yield f"{offset + start:4}  {shown:<{3 * _BYTES_IN_A_LINE}} {meaning}".rstrip()
+        meaning = ""
+
+
+def _text(lines: Iterator[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def main() -> None:
+    """Write every golden file."""
+    (FOLDER / "frames").mkdir(exist_ok=True)
+    for name, content in golden_files().items():
+        (FOLDER / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()

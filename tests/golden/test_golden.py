@@ -1,0 +1,110 @@
+"""Bytes that were released once are written and read as they were, for ever."""
+
+import re
+
+import pytest
+
+from tests.golden.regenerate import (
+    COMPRESSED_COLUMNS,
+    FOLDER,
+    attachment_of,
+    depends_on_the_compressor,
+    golden_files,
+)
+from tests.wire.batches import SAMPLE_COLUMNS
+from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE
+from wire import api
+from wire.compression import Codec
+from wire.frame import Frame, FrameDecoder, FrameKind
+from wire.record_batch import check_produced, decode_columns, has_valid_payload, parse_header
+
+WRITTEN_NOW = golden_files()
+FRAME_FILES = sorted(path.name for path in (FOLDER / "frames").glob("*.bin"))
+
+
+def read_frame(data: bytes) -> Frame:
+    decoder = FrameDecoder(frame_bytes_max=1 << 20)
+    decoder.get_buffer()[: len(data)] = data
+    decoder.bytes_received(len(data))
+    frame = decoder.next_frame()
+    assert frame is not None
+    assert decoder.buffered_bytes == 0
+    return frame
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in WRITTEN_NOW if not depends_on_the_compressor(name)]
+)
+def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
+    golden = (FOLDER / name).read_bytes()
+
+    assert WRITTEN_NOW[name] == golden, (
+        "a format has changed: see how to change it in docs/formats, and tests/golden/regenerate.py"
+    )
+
+
+def test_the_stored_batch_is_read_as_it_was_written() -> None:
+    batch = (FOLDER / "record_batch_v1.bin").read_bytes()
+
+    header = parse_header(batch)
+
+    assert header is not None
+    assert has_valid_payload(header, batch)
+    assert (header.base_offset, header.leader_epoch, header.durable_position) == (1000, 7, 4096)
+    assert decode_columns(header, batch, uncompressed_length_max=1000) == SAMPLE_COLUMNS
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_a_compressed_batch_is_read_as_it_was_written(codec: Codec) -> None:
+    batch = (FOLDER / f"record_batch_v1_{codec.name.lower()}.bin").read_bytes()
+
+    header = check_produced(memoryview(batch))
+
+    assert header.codec == codec
+    assert decode_columns(header, batch, uncompressed_length_max=1000) == COMPRESSED_COLUMNS
+
+
+@pytest.mark.parametrize("file", FRAME_FILES)
+def test_a_frame_is_read_as_it_was_written(file: str) -> None:
+    name = file.removesuffix(".bin")
+    frame = read_frame((FOLDER / "frames" / file).read_bytes())
+    found = re.fullmatch(r"(?P<api>\w+)_(?P<part>request|reply)_v(?P<version>\d+)", name)
+
+    assert frame.correlation_id == CORRELATION_ID
+    if found is None:
+        assert name == "error_v1"
+        assert frame.kind is FrameKind.ERROR
+        assert api.decode_error(frame.header) == OUT_OF_RANGE
+        return
+    (exchange,) = [exchange for exchange in EXCHANGES if exchange.name == found["api"]]
+    assert (frame.api_key, frame.api_version) == (exchange.api.key, int(found["version"]))
+    assert bytes(frame.attachment) == attachment_of(name)
+    if found["part"] == "request":
+        assert frame.kind is FrameKind.REQUEST
+        assert exchange.api.decode_request(frame.header) == exchange.request
+    else:
+        assert frame.kind is FrameKind.REPLY
+        assert exchange.api.decode_reply(frame.header) == exchange.reply
+
+
+def test_every_golden_file_is_known() -> None:
+    kept = {
+        path.relative_to(FOLDER).as_posix()
+        for pattern in ("*.bin", "*.txt", "frames/*")
+        for path in FOLDER.glob(pattern)
+    }
+    of_wire = {name for name in kept if name.startswith(("frames/", "record_batch"))}
+
+    assert set(WRITTEN_NOW) <= of_wire
+    assert all(re.search(r"_v\d+(_lz4|_zstd)?\.(bin|txt)$", name) for name in of_wire)
+
+
+def test_every_message_has_its_golden_frame_in_every_version() -> None:
+    wanted = {
+        f"{exchange.name}_{part}_v{version}.bin"
+        for exchange in EXCHANGES
+        for part in ("request", "reply")
+        for version in range(exchange.api.min_version, exchange.api.max_version + 1)
+    }
+
+    assert set(FRAME_FILES) == wanted | {"error_v1.bin"}
