@@ -164,10 +164,13 @@ class Connection:
             await self.outbox.wait_below(self._config.reply_bytes_max)
 
     async def _borrow(self, capacity: int) -> None:
-        wanted = capacity + _READ_AHEAD_BYTES - self._borrowed_bytes
-        if wanted > 0:
+        wanted = capacity + _READ_AHEAD_BYTES
+        if wanted > self._borrowed_bytes:
+            # Whoever waits holds nothing: two that both hold and want more would wait for ever.
+            self._memory.release(self._borrowed_bytes)
+            self._borrowed_bytes = 0
             await self._memory.acquire(wanted)
-            self._borrowed_bytes += wanted
+            self._borrowed_bytes = wanted
 
     def _shrink(self) -> None:
         self._core.decoder.shrink()
