@@ -174,6 +174,8 @@ class ClientConnection:
             WireFormatError: The bytes are not this protocol; close the connection.
         """
         frame = self.decoder.next_frame()
+        while frame is not None and self._is_unasked_refusal(frame):
+            frame = self.decoder.next_frame()
         if frame is None:
             return None
         asked = self._pending.pop(frame.correlation_id, None)
@@ -190,3 +192,7 @@ class ClientConnection:
         else:
             message = asked.decode_reply(frame.header)
         return Reply(frame.correlation_id, message, frame.attachment)
+
+    def _is_unasked_refusal(self, frame: Frame) -> bool:
+        # A broker that refuses a request as a whole says so even if no reply is expected.
+        return frame.kind is FrameKind.ERROR and frame.correlation_id not in self._pending

@@ -318,6 +318,25 @@ def test_a_request_that_expects_no_reply_is_not_open() -> None:
         client.next_reply()
 
 
+def test_a_refusal_of_a_request_that_expects_no_reply_is_left_alone() -> None:
+    client = new_client()
+    silent, _ = client.send_request(api.METADATA, MetadataRequest(None), expects_reply=False)
+    asked, _ = client.send_request(api.METADATA, MetadataRequest(None))
+    refusal_of_silent = frame(FrameKind.ERROR, correlation_id=silent, header=b"\x92\x15\xa1m")
+
+    receive(client.decoder, refusal_of_silent)
+    assert client.next_reply() is None
+    receive(
+        client.decoder,
+        refusal_of_silent
+        + api.METADATA.encode_reply(MetadataReply("c", [], []), version=1, correlation_id=asked),
+    )
+    reply = client.next_reply()
+
+    assert reply is not None
+    assert reply.correlation_id == asked
+
+
 def test_a_broker_may_not_send_requests() -> None:
     client = new_client()
     correlation_id, _ = client.send_request(api.METADATA, MetadataRequest(None))
