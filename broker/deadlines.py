@@ -57,7 +57,9 @@ class Deadlines(Generic[Waiting]):
     def take_expired(self, now: float) -> list[Waiting]:
         """Remove and return what has reached its deadline, the earliest first."""
         expired: list[Waiting] = []
-        while self._heap and self._heap[0] <= now * _TICKS_PER_SECOND:
+        # The same division as in `next_deadline`: multiplying instead may round the other way, and
+        # then nothing has expired at the very moment that was asked for.
+        while self._heap and self._heap[0] / _TICKS_PER_SECOND <= now:
             for waiting in self._by_tick.pop(heapq.heappop(self._heap)):
                 del self._tick_of[waiting]
                 expired.append(waiting)
