@@ -20,6 +20,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from client.instant import Instant
+from client.metadata import check_partition
 from client.outgoing import ManyRecords, OutgoingRecord
 from client.partition_queue import DeliveryRules, Identity, PartitionQueue
 from client.partitioner import next_sticky, partition_for_key
@@ -180,7 +181,7 @@ class Accumulator:
         if partition is None:
             partition = topic.partition_for(record.key)
         else:
-            _check_partition(record.topic, partition, len(topic.queues))
+            check_partition(record.topic, partition, len(topic.queues))
         size = record.size
         queue = self._queue_with_room(topic, partition, size, size, at)
         if queue is None:
@@ -208,7 +209,7 @@ class Accumulator:
         """
         topic = self._topics[name]
         if partition is not None:
-            _check_partition(name, partition, len(topic.queues))
+            check_partition(name, partition, len(topic.queues))
         queue = self._queue_with_room(
             topic, partition, records.next_size, records.remaining_bytes, at
         )
@@ -488,13 +489,6 @@ class Accumulator:
         self._failure = self._failure or failure
         self.queues_by_topic.clear()
         self.failed_record_count += record_count
-
-
-def _check_partition(topic: str, partition: int, count: int) -> None:
-    if not 0 <= partition < count:
-        raise UnknownPartitionError(
-            f"topic {topic!r} has {count} partitions, 0 to {count - 1}; there is no {partition}"
-        )
 
 
 def _never_routed(topic: str) -> DeliveryTimeoutError:

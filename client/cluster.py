@@ -167,18 +167,6 @@ class Cluster:
             return known
         raise self._refresh_failure or RequestTimedOutError(f"no broker knows of topic {name!r}")
 
-    async def leader_connection(self, topic: str, partition: int) -> RpcConnection:
-        """Return a connection to the broker that leads a partition of a known topic.
-
-        Raises:
-            ConnectError: It cannot be reached.
-            NotLeaderError: Nobody leads the partition now.
-        """
-        leader_id = self.metadata.leader_of(topic, partition)
-        if leader_id is None:
-            raise NotLeaderError(f"{topic}/{partition} has no leader now")
-        return await self.connection_to(leader_id)
-
     async def ask_any(
         self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:

@@ -6,7 +6,7 @@ Pure: no clock, no I/O. Knowledge may be stale; the broker that is asked says so
 from collections.abc import Iterable
 from typing import NamedTuple, final
 
-from wire.errors import BrokerError, UnknownTopicError, from_wire
+from wire.errors import BrokerError, UnknownPartitionError, from_wire
 from wire.session import BrokerAddress, MetadataReply, PartitionMetadata, TopicMetadata
 
 
@@ -75,6 +75,24 @@ def _newest(known: TopicMetadata | None, received: TopicMetadata) -> TopicMetada
     return TopicMetadata(received.name, received.topic_id, partitions)
 
 
-def no_such_topic(name: str) -> UnknownTopicError:
-    """Return the error for a topic that vanished."""
-    return UnknownTopicError(f"there is no topic {name!r}; it may have been deleted")
+def partition_of(topic: TopicMetadata, partition: int) -> PartitionMetadata:
+    """Return one partition of a topic.
+
+    Raises:
+        UnknownPartitionError: The topic does not have it.
+    """
+    check_partition(topic.name, partition, len(topic.partitions))
+    return topic.partitions[partition]
+
+
+def check_partition(topic: str, partition: int, partition_count: int) -> None:
+    """Check the number of a partition.
+
+    Raises:
+        UnknownPartitionError: The topic does not have it.
+    """
+    if not 0 <= partition < partition_count:
+        raise UnknownPartitionError(
+            f"topic {topic!r} has {partition_count} partitions, 0 to {partition_count - 1};"
+            f" there is no {partition}"
+        )

@@ -395,7 +395,9 @@ class Producer:
         failure = self._accumulator.take_failure()
         if failure is not None:
             failure = copy.copy(failure)
-            failure.add_note(f"{count} records that were not waited for were not acknowledged")
+            failure.add_note(
+                f"records that nobody waited for and that were not acknowledged: {count}"
+            )
             raise failure
 
 

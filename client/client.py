@@ -1,0 +1,129 @@
+"""The client: one connection to each broker, shared by producers, consumers and administration.
+
+Shell: owns the tasks of a client.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Unpack, final
+
+import trio
+
+from client.address import parse_addresses
+from client.admin import Admin
+from client.cluster import Cluster
+from client.config import (
+    ClientConfig,
+    ClientSettings,
+    ConsumerConfig,
+    ConsumerSettings,
+    ProducerConfig,
+    ProducerSettings,
+)
+from client.consumer import Consumer
+from client.producer import Producer
+from wire.env import Env
+from wire.errors import ConfigError
+from wire.real_env import real_env
+
+
+@final
+class Client:
+    """Where everything begins: `async with tidelog.connect("127.0.0.1:8433") as client`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Use `tidelog.connect`."""
+        self._cluster = cluster
+        self.admin = Admin(cluster)
+        """Creates, describes, changes and deletes topics."""
+
+    def producer(
+        self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]
+    ) -> Producer:
+        """Return a producer: `async with client.producer(linger=0.005) as producer`.
+
+        Args:
+            config: All settings in one object, instead of keywords.
+            settings: The fields of `ProducerConfig`.
+
+        Raises:
+            ConfigError: A setting is not legal.
+        """
+        _refuse_both(config, settings)
+        return Producer(self._cluster, config or ProducerConfig(**settings))
+
+    def consumer(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        partitions: Sequence[int] | None = None,
+        group_id: str | None = None,
+        config: ConsumerConfig | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> Consumer:
+        """Return a consumer: `async with client.consumer("orders", ...) as consumer`.
+
+        Args:
+            topics: What to read; nothing, if `assign` will say it.
+            partitions: Which partitions, when there is one topic; all by default.
+            group_id: Reserved for consumer groups, which do not exist yet.
+            config: All settings in one object, instead of keywords.
+            settings: The fields of `ConsumerConfig`.
+
+        Raises:
+            ConfigError: A setting is not legal.
+        """
+        _refuse_both(config, settings)
+        if group_id is not None:
+            raise ConfigError(
+                "consumer groups are not there yet; leave out group_id to read all partitions, or"
+                " choose some with partitions=[...]"
+            )
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if partitions is not None and len(names) != 1:
+            raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
+        return Consumer(self._cluster, names, partitions, config or ConsumerConfig(**settings))
+
+
+@asynccontextmanager
+async def connect(
+    addresses: str,
+    *,
+    config: ClientConfig | None = None,
+    env: Env | None = None,
+    **settings: Unpack[ClientSettings],
+) -> AsyncGenerator[Client, None]:
+    """Connect to a cluster, and stay connected while the block runs.
+
+    Args:
+        addresses: One or more brokers, `host:port`, separated by commas; the port is 8433 unless
+            it is given. One that answers is enough: it knows the others.
+        config: All settings in one object, instead of keywords.
+        env: The world to live in; the real one by default.
+        settings: The fields of `ClientConfig`.
+
+    Raises:
+        ConfigError: An address or a setting is not legal.
+        ConnectError: No broker can be reached; one line that says which address, what failed,
+            and what to try.
+        TidelogError: A broker was reached and did not answer as it should.
+    """
+    _refuse_both(config, settings)
+    seeds = parse_addresses(addresses)
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(seeds, config or ClientConfig(**settings), env or real_env(), nursery)
+        try:
+            await cluster.start()
+            yield Client(cluster)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (raised again below)
+            # Past the nursery, so that it arrives as it is and not in a group.
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _refuse_both(config: object, settings: object) -> None:
+    if config is not None and settings:
+        raise ConfigError("give either a config object or keywords, not both")

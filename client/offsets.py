@@ -1,0 +1,70 @@
+"""Finding offsets by place or time.
+
+Shell: asks the leader of each partition, again while that may help.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from client.cluster import Cluster
+from client.metadata import TopicPartition, partition_of
+from wire import api
+from wire.errors import NotLeaderError, WireFormatError, from_wire
+from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffset, PartitionOffsetAt
+
+OffsetPlace = Literal["earliest", "latest"] | int
+"""The first readable record, the end of what is readable, or the first record of this time (Unix
+milliseconds) or later."""
+
+_Questions = dict[TopicPartition, PartitionOffsetAt]
+
+
+async def list_offsets(
+    cluster: Cluster, places: Mapping[TopicPartition, OffsetPlace]
+) -> dict[TopicPartition, PartitionOffset]:
+    """Return where these places are; the offset is `None` where no record is that young.
+
+    Raises:
+        UnknownTopicError: There is no such topic.
+        UnknownPartitionError: The topic does not have the partition.
+        TidelogError: Brokers could not be asked, or refused.
+    """
+
+    async def attempt() -> dict[TopicPartition, PartitionOffset]:
+        found: dict[TopicPartition, PartitionOffset] = {}
+        for leader_id, questions in (await _questions_by_leader(cluster, places)).items():
+            connection = await cluster.connection_to(leader_id)
+            request = ListOffsetsRequest(list(questions.values()))
+            reply = await cluster.ask_once(connection, api.LIST_OFFSETS, request)
+            if len(reply.offsets) != len(questions):
+                raise WireFormatError(
+                    f"{len(reply.offsets)} offsets for {len(questions)} questions"
+                )
+            for at, offset in zip(questions, reply.offsets, strict=True):
+                if offset.error is not None:
+                    raise from_wire(offset.error)
+                found[at] = offset
+        return found
+
+    return await cluster.retry(attempt, is_repeatable=True)
+
+
+async def _questions_by_leader(
+    cluster: Cluster, places: Mapping[TopicPartition, OffsetPlace]
+) -> dict[int, _Questions]:
+    by_leader: dict[int, _Questions] = {}
+    for at, place in places.items():
+        topic = await cluster.topic(at.topic)
+        leader_id = partition_of(topic, at.partition).leader_id
+        if leader_id is None:
+            raise NotLeaderError(f"{at.topic}/{at.partition} has no leader now")
+        by_leader.setdefault(leader_id, {})[at] = _question(topic.topic_id, at.partition, place)
+    return by_leader
+
+
+def _question(topic_id: bytes, partition: int, place: OffsetPlace) -> PartitionOffsetAt:
+    if place == "earliest":
+        return PartitionOffsetAt(topic_id, partition, int(OffsetAt.EARLIEST))
+    if place == "latest":
+        return PartitionOffsetAt(topic_id, partition, int(OffsetAt.LATEST))
+    return PartitionOffsetAt(topic_id, partition, int(OffsetAt.TIMESTAMP), place)

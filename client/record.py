@@ -1,0 +1,193 @@
+"""Records as consumers get them.
+
+Pure: no clock, no I/O.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TypeVar, final
+
+import msgspec
+
+from client.metadata import TopicPartition
+from wire.env import BytesLike
+from wire.errors import CorruptRecordError, WireFormatError
+from wire.record_batch import FLAG_LOG_APPEND_TIME, BatchHeader, Columns, Headers, decode_columns
+
+_NO_HEADERS: Headers = ()
+Item = TypeVar("Item")
+
+
+@final
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record and where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """Unix time in milliseconds, as the producer gave it."""
+    key: bytes | None
+    value: bytes | None
+    """`None` marks the key as deleted."""
+    headers: Headers
+    """Pairs of name and value, in the order in which they were given."""
+
+
+@final
+class RecordBatch:
+    """Records of one partition that follow each other, column by column.
+
+    All columns have `len(batch)` elements. They are decoded when the first of them is asked for,
+    which raises `CorruptRecordError` if the payload is not what its header says; the checksums
+    were right then, so its producer wrote it so.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_header",
+        "_payload",
+        "_uncompressed_bytes_max",
+        "base_offset",
+        "high_watermark",
+        "next_offset",
+        "partition",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        header: BatchHeader,
+        batch: BytesLike,
+        *,
+        high_watermark: int,
+        uncompressed_bytes_max: int,
+    ) -> None:
+        """Take over one whole batch whose checksums are right."""
+        self.topic = at.topic
+        self.partition = at.partition
+        self.base_offset = header.base_offset
+        """No record here has a lower offset."""
+        self.next_offset = header.next_offset
+        """Where to go on (exclusive end). Not every offset below it need have a record."""
+        self.high_watermark = high_watermark
+        """Up to which offset the partition could be read then (exclusive end)."""
+        self._header = header
+        self._payload = batch
+        self._uncompressed_bytes_max = uncompressed_bytes_max
+        self._columns: Columns | None = None
+
+    def __len__(self) -> int:
+        """Return how many records there are."""
+        rows = self._rows()
+        return rows.stop - rows.start
+
+    def __iter__(self) -> Iterator[Record]:
+        """Iterate over the records."""
+        return iter(self.records())
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offset of each record."""
+        deltas = self._decoded().offset_deltas
+        if deltas is None:
+            return range(self.base_offset, self.next_offset)
+        rows = self._rows()
+        return [self._header.base_offset + delta for delta in deltas[rows.start : rows.stop]]
+
+    @property
+    def timestamps_ms(self) -> Sequence[int]:
+        """The timestamp of each record, Unix time in milliseconds."""
+        header = self._header
+        deltas = self._decoded().timestamp_deltas
+        if header.flags & FLAG_LOG_APPEND_TIME:
+            return [header.max_timestamp_ms] * len(self)
+        if deltas is None:
+            return [header.first_timestamp_ms] * len(self)
+        return list(map(header.first_timestamp_ms.__add__, self._cut(deltas)))
+
+    @property
+    def keys(self) -> Sequence[bytes | None]:
+        """The key of each record."""
+        keys = self._decoded().keys
+        return [None] * len(self) if keys is None else self._cut(keys)
+
+    @property
+    def values(self) -> Sequence[bytes | None]:
+        """The value of each record."""
+        values = self._decoded().values
+        return [None] * len(self) if values is None else self._cut(values)
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers of each record."""
+        headers = self._decoded().headers
+        return [_NO_HEADERS] * len(self) if headers is None else self._cut(headers)
+
+    def records(self) -> list[Record]:
+        """Return the records one by one."""
+        return list(
+            map(
+                Record,
+                repeat(self.topic),
+                repeat(self.partition),
+                self.offsets,
+                self.timestamps_ms,
+                self.keys,
+                self.values,
+                self.headers,
+            )
+        )
+
+    def between(self, first_offset: int, end_offset: int | None) -> "RecordBatch":
+        """Return the part from `first_offset` up to, not including, `end_offset`."""
+        base_offset = max(self.base_offset, first_offset)
+        next_offset = self.next_offset if end_offset is None else min(self.next_offset, end_offset)
+        if (base_offset, next_offset) == (self.base_offset, self.next_offset):
+            return self
+        part = RecordBatch(
+            TopicPartition(self.topic, self.partition),
+            self._header,
+            self._payload,
+            high_watermark=self.high_watermark,
+            uncompressed_bytes_max=self._uncompressed_bytes_max,
+        )
+        part._columns = self._columns
+        part.base_offset = base_offset
+        part.next_offset = max(base_offset, next_offset)
+        return part
+
+    def _rows(self) -> range:
+        """Return which rows of the columns belong to this part."""
+        header = self._header
+        first = self.base_offset - header.base_offset
+        end = self.next_offset - header.base_offset
+        if header.record_count == header.last_offset_delta + 1:
+            return range(first, end)
+        deltas = self._decoded().offset_deltas or range(header.record_count)
+        return range(bisect_left(deltas, first), bisect_left(deltas, end))
+
+    def _cut(self, column: Sequence[Item]) -> Sequence[Item]:
+        rows = self._rows()
+        if len(rows) == len(column):
+            return column
+        return column[rows.start : rows.stop]
+
+    def _decoded(self) -> Columns:
+        if self._columns is None:
+            try:
+                self._columns = decode_columns(
+                    self._header,
+                    self._payload,
+                    uncompressed_length_max=self._uncompressed_bytes_max,
+                )
+            except WireFormatError as error:
+                raise CorruptRecordError(
+                    f"{self.topic}/{self.partition}: the batch at offset {self._header.base_offset}"
+                    f" cannot be decoded: {error}; to skip it, seek to {self._header.next_offset}",
+                    offset=self.base_offset,
+                    next_offset=self._header.next_offset,
+                ) from error
+        return self._columns
