@@ -3,150 +3,35 @@
 `connect` leads to everything: `async with tidelog.connect("127.0.0.1:8433") as client`.
 `tidelog.blocking` offers the same to programs without trio, `open_broker` a broker inside the
 program. This package is the public surface; the packages behind it may be rearranged.
+
+Nothing is loaded before it is used, so that `tidelog --help` does not wait for the client.
 """
 
-import os
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tidelog.shadowing import require_own
 
 require_own("wire", "client")  # Before they are imported.
 
-# ruff: noqa: E402
-from client.admin import Admin
-from client.client import Client, connect
-from client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from client.consumer import Consumer
-from client.errors import NoPositionError
-from client.metadata import TopicPartition
-from client.producer import Producer, ProducerStatistics
-from client.receipt import RangeReceipt, Receipt
-from client.record import Record, RecordBatch
-from client.record_iterator import BatchIterator, RecordIterator
-from wire.errors import (
-    BrokerError,
-    ConfigError,
-    ConnectError,
-    ConnectionLostError,
-    CorruptBatchError,
-    CorruptRecordError,
-    DataDirectoryError,
-    DeliveryTimeoutError,
-    DiskFullError,
-    DuplicateSequenceError,
-    FencedProducerError,
-    InvalidBatchError,
-    InvalidConfigError,
-    InvalidRequestError,
-    InvalidTopicError,
-    LogOfflineError,
-    NotLeaderError,
-    OffsetOutOfRangeError,
-    OutOfOrderSequenceError,
-    OverloadedError,
-    RecordTooLargeError,
-    RequestTimedOutError,
-    RetriableError,
-    ShuttingDownError,
-    TidelogError,
-    TopicExistsError,
-    UnexpectedServerError,
-    UnknownPartitionError,
-    UnknownTopicError,
-    UnknownTopicIdError,
-    UnsupportedVersionError,
-    WireFormatError,
-)
-from wire.fetch import PartitionOffset
-from wire.produce import AckLevel
-from wire.topics import PartitionDescription, TopicDescription
+if TYPE_CHECKING:
+    from tidelog import blocking as blocking  # noqa: PLC0414  (so that checkers know it is public)
+    from tidelog.surface import *  # noqa: F403  (every name there is public)
+else:
 
-__all__ = [
-    "AckLevel",
-    "Admin",
-    "BatchIterator",
-    "BrokerError",
-    "Client",
-    "ClientConfig",
-    "ConfigError",
-    "ConnectError",
-    "ConnectionLostError",
-    "Consumer",
-    "ConsumerConfig",
-    "CorruptBatchError",
-    "CorruptRecordError",
-    "DataDirectoryError",
-    "DeliveryTimeoutError",
-    "DiskFullError",
-    "DuplicateSequenceError",
-    "FencedProducerError",
-    "InvalidBatchError",
-    "InvalidConfigError",
-    "InvalidRequestError",
-    "InvalidTopicError",
-    "LogOfflineError",
-    "NoPositionError",
-    "NotLeaderError",
-    "OffsetOutOfRangeError",
-    "OutOfOrderSequenceError",
-    "OverloadedError",
-    "PartitionDescription",
-    "PartitionOffset",
-    "Producer",
-    "ProducerConfig",
-    "ProducerStatistics",
-    "RangeReceipt",
-    "Receipt",
-    "Record",
-    "RecordBatch",
-    "RecordIterator",
-    "RecordTooLargeError",
-    "RequestTimedOutError",
-    "RetriableError",
-    "RunningBroker",
-    "ShuttingDownError",
-    "TidelogError",
-    "TopicDescription",
-    "TopicExistsError",
-    "TopicPartition",
-    "UnexpectedServerError",
-    "UnknownPartitionError",
-    "UnknownTopicError",
-    "UnknownTopicIdError",
-    "UnsupportedVersionError",
-    "WireFormatError",
-    "connect",
-    "open_broker",
-]
+    def __getattr__(name: str) -> object:
+        """Return a public name, and load what is behind it."""
+        if name == "blocking":
+            return import_module("tidelog.blocking")
+        # Names with underscores are asked for by those who look at any module.
+        if name == "__all__" or not name.startswith("__"):
+            surface = import_module("tidelog.surface")
+            if name == "__all__" or name in surface.__all__:
+                value: object = getattr(surface, name)
+                globals()[name] = value  # From now on it is found without coming here.
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-
-class RunningBroker(Protocol):
-    """A broker that `open_broker` runs."""
-
-    @property
-    def address(self) -> str:
-        """`host:port` to connect to."""
-        ...
-
-
-def open_broker(
-    data_dir: str | os.PathLike[str], *, listen: str = "127.0.0.1:0", **settings: object
-) -> AbstractAsyncContextManager[RunningBroker]:
-    """Run a broker inside this program while the block runs; then stop it cleanly.
-
-    `async with tidelog.open_broker("data") as broker: ... tidelog.connect(broker.address)`
-
-    Args:
-        data_dir: Where its data is; made if it is not there.
-        listen: Where it listens; by default on a free port of this machine.
-        settings: Fields of the broker's configuration, such as `flush_interval_ms=1000`.
-
-    Raises:
-        DataDirectoryError: The data directory is in use, of another node, or damaged.
-        ConfigError: A setting is wrong, or the address cannot be listened on.
-    """
-    # Programs that only talk to brokers do not load one.
-    from tidelog import embedded  # noqa: PLC0415
-
-    return embedded.open_broker(data_dir, listen=listen, **settings)
+    def __dir__() -> list[str]:
+        """Return the public names."""
+        return sorted([*import_module("tidelog.surface").__all__, "blocking"])

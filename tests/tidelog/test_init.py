@@ -1,0 +1,50 @@
+"""The face of the package: every public name, and nothing loaded before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tidelog
+from client.client import connect
+
+
+def run_python(code: str) -> str:
+    """Return what code prints in an interpreter of its own."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_public_name_is_the_one_of_the_package_behind() -> None:
+    assert tidelog.connect is connect
+    assert tidelog.TidelogError.__module__ == "wire.errors"
+
+
+def test_importing_it_loads_neither_trio_nor_the_client() -> None:
+    loaded = run_python(
+        "import sys, tidelog; print([n for n in ('trio', 'client.client') if n in sys.modules])"
+    )
+
+    assert loaded == "[]"
+
+
+def test_a_star_import_brings_every_public_name() -> None:
+    assert run_python("from tidelog import *; print(connect.__module__)") == "client.client"
+
+
+def test_the_public_names_are_listed() -> None:
+    assert {"connect", "open_broker", "Record", "blocking"} <= set(dir(tidelog))
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'conect'"):
+        _ = getattr(tidelog, "conect")  # noqa: B009  (a type checker would find it)
+
+
+def test_the_face_is_looked_at_without_loading_anything() -> None:
+    assert (
+        run_python(
+            "import sys, tidelog; hasattr(tidelog, '__path__x__');print('trio' in sys.modules)"
+        )
+        == "False"
+    )
