@@ -117,6 +117,8 @@ class Accumulator:
         self.buffered_bytes = 0
         self.failed_record_count = 0
         """Records whose fate nobody waited for and that failed since `take_failure`."""
+        self.acknowledged_record_count = 0
+        """All that were acknowledged so far."""
         self.has_full_batch = False
         """Whether a batch was closed because it was full since the last `collect`."""
         self._limits = limits
@@ -482,7 +484,9 @@ class Accumulator:
         self._hold(batch, 0)
         del self._unsettled[batch.order]
         unawaited_count = batch.record_count - batch.awaited_count
-        if batch.failure is not None and unawaited_count:
+        if batch.failure is None:
+            self.acknowledged_record_count += batch.record_count
+        elif unawaited_count:
             self._keep_failure(batch.failure, unawaited_count)
 
     def _keep_failure(self, failure: Exception, record_count: int) -> None:
