@@ -35,6 +35,8 @@ class ProducerStatistics(msgspec.Struct, frozen=True):
     """Memory taken of `ProducerConfig.buffer_bytes_max`."""
     unsettled_record_count: int
     """Records that are neither acknowledged nor failed."""
+    acknowledged_record_count: int
+    """Records that were acknowledged so far; with `acks=0`, those that were sent."""
     in_flight_request_count: int
     """Produce requests that wait for their reply."""
 
@@ -128,6 +130,7 @@ class Producer:
         return ProducerStatistics(
             buffered_bytes=self._accumulator.buffered_bytes,
             unsettled_record_count=self._accumulator.unsettled_record_count,
+            acknowledged_record_count=self._accumulator.acknowledged_record_count,
             in_flight_request_count=self._dispatcher.in_flight_request_count,
         )
 
