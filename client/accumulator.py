@@ -118,7 +118,6 @@ class Accumulator:
         self.failed_record_count = 0
         """Records whose fate nobody waited for and that failed since `take_failure`."""
         self.acknowledged_record_count = 0
-        """All that were acknowledged so far."""
         self.has_full_batch = False
         """Whether a batch was closed because it was full since the last `collect`."""
         self._limits = limits
@@ -483,11 +482,10 @@ class Accumulator:
     def _on_settled(self, batch: ProducerBatch) -> None:
         self._hold(batch, 0)
         del self._unsettled[batch.order]
-        unawaited_count = batch.record_count - batch.awaited_count
         if batch.failure is None:
             self.acknowledged_record_count += batch.record_count
-        elif unawaited_count:
-            self._keep_failure(batch.failure, unawaited_count)
+        elif batch.record_count > batch.awaited_count:
+            self._keep_failure(batch.failure, batch.record_count - batch.awaited_count)
 
     def _keep_failure(self, failure: Exception, record_count: int) -> None:
         self._failure = self._failure or failure
