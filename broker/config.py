@@ -18,6 +18,9 @@ _ENVIRONMENT_PREFIX = "TIDELOG_"
 _PORT_MAX = 0xFFFF
 MiB = 1 << 20
 
+LOG_FORMATS = ("console", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -71,6 +74,12 @@ class BrokerConfig:
     open_files_max: int = 512
     """Segment files kept open."""
 
+    log_format: str = "console"
+    """How the `tidelog` command writes its log: `console` for people, `json` for programs."""
+
+    log_level: str = "info"
+    """The least severe of what it writes: `debug`, `info`, `warning` or `error`."""
+
     topic_defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings of new topics that do not give their own, by name."""
 
@@ -107,6 +116,14 @@ class BrokerConfig:
                     parse_address(address)
             except ConfigError as error:
                 problems.append(f"{name}: {error}")
+        problems += [
+            f"{name} is {value!r}, it must be one of {', '.join(allowed)}"
+            for name, value, allowed in (
+                ("log_format", self.log_format, LOG_FORMATS),
+                ("log_level", self.log_level, LOG_LEVELS),
+            )
+            if value not in allowed
+        ]
         try:
             check_settings(self.topic_defaults)
         except BrokerError as error:
@@ -130,34 +147,56 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedConfig:
+    """The settings in force, and where each of them comes from."""
+
+    config: BrokerConfig
+    sources: Mapping[str, str]
+    """For every setting, in the order of the fields: `default`, the name of the file, the name
+    of the variable, or the flag."""
+
+
 def load_config(
     *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
 ) -> BrokerConfig:
+    """Return the settings; see `resolve_config`."""
+    return resolve_config(file=file, environment=environment, flags=flags).config
+
+
+def resolve_config(
+    *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
+) -> ResolvedConfig:
     """Return the settings: defaults, then the TOML file, then the environment, then flags.
 
-    A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field.
+    A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field. A flag that
+    is `None` was not given.
 
     Raises:
         ConfigError: Something is unknown, unreadable or out of range; one line says all of it.
     """
-    values: dict[str, object] = {}
-    problems: list[str] = []
+    given: dict[str, tuple[object, str]] = {}
     if file is not None:
-        values.update(_read_file(file))
+        given.update({name: (value, file) for name, value in _read_file(file).items()})
     for name in _FIELD_TYPES:
-        text = environment.get(_ENVIRONMENT_PREFIX + name.upper())
-        if text is not None:
-            values[name] = text
-    values.update({name: value for name, value in flags.items() if value is not None})
+        variable = _ENVIRONMENT_PREFIX + name.upper()
+        if variable in environment:
+            given[name] = (environment[variable], variable)
+    for name, value in flags.items():
+        if value is not None:
+            given[name] = (value, "--" + name.replace("_", "-"))
     checked: dict[str, object] = {}
-    for name, value in values.items():
+    problems: list[str] = []
+    for name, (value, source) in given.items():
         try:
             checked[name] = _checked(name, value)
         except (ConfigError, BrokerError) as error:
-            problems.append(str(error))
+            problems.append(f"{source}: {error}")
     if problems:
         raise ConfigError("; ".join(problems))
-    return BrokerConfig(**checked)  # type: ignore[arg-type]  # checked by _checked
+    config = BrokerConfig(**checked)  # type: ignore[arg-type]  # checked by _checked
+    sources = {name: given[name][1] if name in given else "default" for name in _FIELD_TYPES}
+    return ResolvedConfig(config, sources)
 
 
 _FIELD_TYPES = {item.name: item.type for item in fields(BrokerConfig)}
@@ -191,4 +230,5 @@ def _checked(name: str, value: object) -> object:
     if name == "topic_defaults" and isinstance(value, dict):
         settings = cast("dict[object, object]", value)
         return {str(key): str(item) for key, item in settings.items()}
-    raise ConfigError(f"{name} is {value!r}, which is not {'text' if kind is str else 'a number'}")
+    wanted = {int: "a number", str: "text"}.get(cast("type", kind), "a table of names and values")
+    raise ConfigError(f"{name} is {value!r}, which is not {wanted}")

@@ -15,7 +15,7 @@ from tidelog.shadowing import require_own
 require_own("wire", "client")  # Before they are imported.
 
 if TYPE_CHECKING:
-    from tidelog import blocking as blocking  # noqa: PLC0414  (so that checkers know it is public)
+    from tidelog import blocking as blocking  # as: it is public
     from tidelog.surface import *  # noqa: F403  (every name there is public)
 else:
 

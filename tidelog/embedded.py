@@ -4,9 +4,9 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from broker.config import load_config
+from broker.config import BrokerConfig, load_config
 from broker.server import Broker
-from broker.server import open_broker as open_configured_broker
+from broker.server import open_broker as open_broker_in
 from logstore.os_disk import OsDisk
 from wire.real_env import real_env
 
@@ -30,5 +30,12 @@ async def open_broker(
         environment={},
         flags={"data_dir": os.fspath(data_dir), "listen": listen, **settings},
     )
-    async with open_configured_broker(config, real_env(), OsDisk(config.data_dir)) as broker:
+    async with open_configured_broker(config) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def open_configured_broker(config: BrokerConfig) -> AsyncGenerator[Broker, None]:
+    """Run a broker in the real world; see `open_broker`."""
+    async with open_broker_in(config, real_env(), OsDisk(config.data_dir)) as broker:
         yield broker

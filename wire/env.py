@@ -142,7 +142,11 @@ class Probe(Protocol):
     """Told of semantic events: logs and metrics in production, trace and checkers in simulation."""
 
     def __call__(self, event: str, **fields: object) -> None:
-        """Take note of one event; never raises in production."""
+        """Take note of one event; never raises in production.
+
+        The field `severity` says how urgent it is to people: `debug`, `info` (which need not be
+        said), `warning` or `error`.
+        """
         ...
 
 

@@ -17,6 +17,12 @@ from wire.tcp import TcpNetwork
 Result = TypeVar("Result")
 
 _log = logging.getLogger("tidelog.event")
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 
 
 @final
@@ -34,9 +40,14 @@ async def run_in_thread(work: Callable[[], Result]) -> Result:
 
 
 def log_event(event: str, **fields: object) -> None:
-    """Write a semantic event to the log; see `wire.env.Probe`."""
-    if _log.isEnabledFor(logging.INFO):
-        _log.info(event, extra={"fields": fields})
+    """Write a semantic event to the log; see `wire.env.Probe`.
+
+    The field `severity` chooses the level and is not shown: `debug`, `info` (the default),
+    `warning` or `error`.
+    """
+    level = _LEVELS.get(str(fields.pop("severity", "info")), logging.ERROR)
+    if _log.isEnabledFor(level):
+        _log.log(level, event, extra={"fields": fields})
 
 
 def never(site: str) -> bool:

@@ -1,0 +1,161 @@
+"""`tidelog consume`: print the records of a topic."""
+
+import sys
+from typing import BinaryIO, Literal, TypedDict, Unpack
+
+import click
+import trio
+
+from client.consumer import Consumer
+from client.record import RecordBatch
+from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.options import examples
+from tidelog.cli.record_format import FormatBatch, json_format, raw_format
+from tidelog.cli.times import parse_since_ms
+from wire.real_env import RealClock
+
+
+class _Options(TypedDict):
+    """What the command was asked for, besides the topic and the broker."""
+
+    from_beginning: bool
+    offset: int | None
+    since_ms: int | None
+    partition: int | None
+    group_id: str | None
+    count_max: int | None
+    until_end: bool
+    line_format: Literal["raw", "json"]
+    key_separator: str | None
+
+
+def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_since_ms(value, now_ms=RealClock().now_ms())
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+@click.command(
+    epilog=examples(
+        "tidelog consume orders --from-beginning --until-end",
+        "tidelog consume orders --since 1h --format json | jq .value",
+        "tidelog consume orders --partition 0 --offset 1000 --max 10",
+    )
+)
+@click.argument("topic")
+@click.option("--from-beginning", is_flag=True, help="Start with the oldest records.")
+@click.option("--offset", type=click.IntRange(min=0), help="Start at this offset.")
+@click.option(
+    "--since",
+    "since_ms",
+    metavar="TIME",
+    callback=_since,
+    help="Start with the records of this time: ISO 8601, or how long ago, such as 30min or 1h.",
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--group", "group_id", metavar="G", help="Comes with consumer groups.")
+@click.option("--max", "count_max", type=click.IntRange(min=1), help="Stop after N records.")
+@click.option("--until-end", is_flag=True, help="Stop behind the records that are there now.")
+@click.option(
+    "--format",
+    "line_format",
+    type=click.Choice(("raw", "json")),
+    default="raw",
+    show_default=True,
+    help="The bare value on a line, or everything as a JSON object on a line.",
+)
+@click.option("--key-separator", metavar="SEP", help="Print the key and this before each value.")
+@broker_option
+def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
+    """Print the records of a topic, each on a line.
+
+    Starts with records that come from now on, unless it is told another place. The records of a
+    partition come in the order of their offsets.
+    """
+    _check(options)
+    if sys.stderr.isatty() and _starts_at_end(options) and not options["until_end"]:
+        click.echo(
+            f"waiting for new records of {topic}; --from-beginning shows what is there", err=True
+        )
+    trio.run(_consume, topic, broker, options)
+
+
+def _starts_at_end(options: _Options) -> bool:
+    return not options["from_beginning"] and options["offset"] is options["since_ms"] is None
+
+
+def _check(options: _Options) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        click.UsageError: They do.
+    """
+    starts = [
+        options["from_beginning"],
+        options["offset"] is not None,
+        options["since_ms"] is not None,
+    ]
+    if sum(starts) > 1:
+        raise click.UsageError("choose one of --from-beginning, --offset and --since")
+    if options["offset"] is not None and options["partition"] is None:
+        raise click.UsageError("an offset counts within a partition: add --partition N")
+    if options["key_separator"] is not None and options["line_format"] == "json":
+        raise click.UsageError("--key-separator is for --format raw; JSON has the key anyway")
+    if options["group_id"] is not None:
+        raise click.UsageError(
+            "consumer groups are not there yet; without --group all partitions are read"
+        )
+
+
+async def _consume(topic: str, broker: str, options: _Options) -> None:
+    separator = options["key_separator"]
+    if options["line_format"] == "json":
+        format_batch: FormatBatch = json_format
+    else:
+        format_batch = raw_format(None if separator is None else separator.encode())
+    partition = options["partition"]
+    partitions = None if partition is None else [partition]
+    async with (
+        open_client(broker) as client,
+        client.consumer(topic, partitions=partitions) as consumer,
+    ):
+        await _seek(consumer, options)
+        until = await consumer.end_offsets() if options["until_end"] else None
+        unread_count = options["count_max"]
+        async for batch in consumer.batches(until):
+            part = batch if unread_count is None else _first(batch, unread_count)
+            _write(sys.stdout.buffer, format_batch(part))
+            if unread_count is not None:
+                unread_count -= len(part)
+                if unread_count == 0:
+                    break
+
+
+async def _seek(consumer: Consumer, options: _Options) -> None:
+    offset = options["offset"]
+    since_ms = options["since_ms"]
+    if offset is not None:
+        for at in consumer.assignment:
+            consumer.seek(at.topic, at.partition, offset)
+    elif since_ms is not None:
+        await consumer.seek_to_time(since_ms)
+    elif options["from_beginning"]:
+        await consumer.seek_to_beginning()
+    else:
+        await consumer.seek_to_end()
+
+
+def _first(batch: RecordBatch, count: int) -> RecordBatch:
+    if len(batch) <= count:
+        return batch
+    return batch.between(batch.base_offset, batch.offsets[count])
+
+
+def _write(output: BinaryIO, lines: bytes) -> None:
+    # Each batch at once, so that whoever reads the pipe is not behind. Writing holds up the loop,
+    # which is what a slow reader is meant to do.
+    output.write(lines)
+    output.flush()

@@ -1,0 +1,123 @@
+"""`tidelog demo`: what people see of the demonstration."""
+
+import sys
+import tempfile
+from dataclasses import asdict
+from typing import final
+
+import click
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from tidelog.cli.options import examples, json_option
+from tidelog.cli.signals import on_signal
+from tidelog.cli.tables import print_facts, print_json
+from tidelog.demo.flights import Flights, load_flights
+from tidelog.demo.story import Report, run_demo
+
+
+@click.command(epilog=examples("tidelog demo", "tidelog demo --json"))
+@json_option
+def demo(as_json: bool) -> None:
+    """Show the whole story, on throwaway data.
+
+    Starts a broker on a temporary directory and produces the 27,004 flights that left New York in
+    January 2013 to it, keyed by tail number. Half-way the broker is killed (SIGKILL) and started
+    again, and producing goes on. Then everything is consumed and compared: nothing that was
+    acknowledged may be missing, duplicated or out of order per key.
+
+    Takes a few seconds and leaves nothing behind. Exit status 1 says that something was wrong.
+    """
+    flights = load_flights()
+    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as data_dir:
+        report = trio.run(_run, flights, data_dir)
+    if as_json:
+        print_json({**asdict(report), **_rates(report)})
+    else:
+        click.echo()
+        print_facts(_summary(report))
+        click.echo()
+        click.echo("Nothing that was acknowledged is missing, duplicated or out of order.")
+
+
+async def _run(flights: Flights, data_dir: str) -> Report:
+    scope = trio.CancelScope()
+    report: Report | None = None
+    async with on_signal(scope.cancel) as interruption:
+        with _Narrator(len(flights.values)) as narrator, scope:
+            report = await run_demo(flights, data_dir, narrator)
+    if report is None:
+        raise click.exceptions.Exit(interruption.status)
+    return report
+
+
+@final
+class _Narrator:
+    """Tells on standard error how it goes; bars move where somebody sees them."""
+
+    def __init__(self, total: int) -> None:
+        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._progress = Progress(
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=self._console,
+            auto_refresh=False,
+            disable=not sys.stderr.isatty(),
+        )
+        self._total = total
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "_Narrator":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def started(self, address: str, data_dir: str) -> None:
+        """See `tidelog.demo.story.Audience`."""
+        self._say(f"a broker listens on {address}, its data is in {data_dir}")
+
+    def progressed(self, verb: str, count: int, total: int) -> None:
+        """See `tidelog.demo.story.Audience`."""
+        if verb not in self._tasks:
+            self._tasks[verb] = self._progress.add_task(verb, total=total)
+        self._progress.update(self._tasks[verb], completed=count)
+        self._progress.refresh()
+
+    def killed(self, under_way_count: int, acknowledged_count: int) -> None:
+        """See `tidelog.demo.story.Audience`."""
+        self._say(
+            f"killed it (SIGKILL) after {acknowledged_count:,} acknowledged flights,"
+            f" with {under_way_count:,} under way"
+        )
+
+    def started_again(self, seconds: float) -> None:
+        """See `tidelog.demo.story.Audience`."""
+        self._say(f"started it again on the same data, it listens {seconds:.2f} s after the kill")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line)
+
+
+def _rates(report: Report) -> dict[str, int]:
+    return {
+        "produced_per_second": round(report.acknowledged / report.produce_seconds),
+        "consumed_per_second": round(report.consumed / report.consume_seconds),
+    }
+
+
+def _summary(report: Report) -> dict[str, object]:
+    rates = _rates(report)
+    return {
+        "produced": report.produced,
+        "acknowledged": report.acknowledged,
+        "consumed": report.consumed,
+        "kills": report.kills,
+        "under way at the kill": report.under_way_at_kill,
+        "recovery": f"{report.recovery_seconds:.2f} s from the kill to the next acknowledgement",
+        "produce rate": f"{rates['produced_per_second']:,} records/s, kill and recovery included",
+        "consume rate": f"{rates['consumed_per_second']:,} records/s",
+    }

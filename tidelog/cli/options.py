@@ -1,0 +1,65 @@
+"""Options and kinds of arguments that several commands share."""
+
+from collections.abc import Callable
+from typing import TypeVar, final
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def examples(*lines: str) -> str:
+    """Return an epilog that shows how a command is used."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
+
+
+@final
+class NameAndValue(click.ParamType):
+    """`name=value`, as a pair."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Return the name and the value; the value may contain further equals signs."""
+        name, separator, text = str(value).partition("=")
+        if not separator or not name:
+            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return name.strip(), text.strip()
+
+
+def server_options(command: Decorated) -> Decorated:
+    """Take the options of a broker; those that are not given are `None`."""
+    for option in reversed(_SERVER_OPTIONS):
+        command = option(command)
+    return command
+
+
+_SERVER_OPTIONS = (
+    click.option(
+        "--data-dir", metavar="DIR", help="Where all data is; made when missing.  [tidelog-data]"
+    ),
+    click.option("--listen", metavar="HOST:PORT", help="Where to listen.  [127.0.0.1:8433]"),
+    click.option("--node-id", type=int, help="Number of this broker in its cluster.  [1]"),
+    click.option(
+        "--config",
+        "config_file",
+        envvar="TIDELOG_CONFIG",
+        metavar="FILE",
+        help="TOML file with any of the settings that `tidelog config show` lists.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(("console", "json")),
+        help="For people or for programs.  [console]",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(("debug", "info", "warning", "error")),
+        help="The least severe of what is logged.  [info]",
+    ),
+)

@@ -1,0 +1,78 @@
+"""`tidelog serve`: run a broker until a signal ends it."""
+
+import logging
+import os
+import resource
+from importlib.metadata import version
+
+import click
+import trio
+
+from broker.config import BrokerConfig, load_config
+from tidelog.cli.log_format import configure_logging
+from tidelog.cli.options import examples, server_options
+from tidelog.cli.signals import on_signal
+from tidelog.embedded import open_configured_broker
+
+_log = logging.getLogger("tidelog.serve")
+
+_OTHER_FILES = 64
+"""Descriptors that are neither connections nor segment files."""
+
+
+@click.command(
+    epilog=examples(
+        "tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:8433",
+        "TIDELOG_LISTEN=127.0.0.1:9000 tidelog serve --config tidelog.toml",
+    )
+)
+@server_options
+def serve(config_file: str | None, **flags: object) -> None:
+    """Run a broker.
+
+    No configuration is needed. SIGTERM and Ctrl-C end it in order: what is under way is finished
+    and everything is put on disk. A second signal ends it at once, which loses nothing that was
+    acknowledged, but the next start has to look at what was not on disk yet.
+    """
+    config = load_config(file=config_file, environment=os.environ, flags=flags)
+    configure_logging(config.log_format, config.log_level)
+    _allow_many_files(config)
+    trio.run(_serve, config)
+
+
+async def _serve(config: BrokerConfig) -> None:
+    starting = trio.CancelScope()
+    ending = trio.Event()
+    is_started = False
+
+    def end() -> None:
+        ending.set()
+        if not is_started:  # It may be recovering for long; ending that loses nothing.
+            starting.cancel()
+
+    async with on_signal(end):
+        with starting:
+            async with open_configured_broker(config) as broker:
+                is_started = True
+                _log.info(
+                    "tidelog %s listening on %s, data in %s",
+                    version("tidelog"),
+                    broker.address,
+                    config.data_dir,
+                )
+                await ending.wait()
+
+
+def _allow_many_files(config: BrokerConfig) -> None:
+    """Raise the limit of open files as far as this process may; warn when it is too low."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("open_files_limit_not_raised", extra={"fields": {"reason": str(error)}})
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.connections_max + config.open_files_max + _OTHER_FILES
+    if limit != resource.RLIM_INFINITY and limit < wanted:
+        _log.warning(
+            "open_files_limit_is_low", extra={"fields": {"limit": limit, "wanted": wanted}}
+        )

@@ -1,0 +1,71 @@
+"""Results on standard output: tables for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH_OF_A_PIPE = 10_000
+"""Tables that nobody looks at are not folded, so that other programs find whole words."""
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """Print a table with a line of titles; the columns `right` are aligned to the right."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for title in columns:
+        justify = "right" if title in right else "left"
+        table.add_column(title, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(shown(cell) for cell in row))
+    _print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print names and values below each other."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, shown(value))
+    _print(table)
+
+
+def shown(value: object) -> str:
+    """Return a value as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a number of bytes in the largest unit that leaves at least one of it."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _print(table: Table) -> None:
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
+    # No markup: a bracket in a name is a bracket.
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(table)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    sys.stdout.write("".join(f"{line}\n" for line in lines))

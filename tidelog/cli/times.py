@@ -1,0 +1,57 @@
+"""Points in time as people write them.
+
+Pure: no clock, no I/O.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_AGO = re.compile(r"(\d{1,9}) ?([a-z]+)(?: ago)?", re.IGNORECASE)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_since_ms(text: str, *, now_ms: int) -> int:
+    """Return Unix milliseconds of a moment: ISO 8601, or how long before now.
+
+    `2025-01-31`, `2025-01-31T12:00`, `2025-01-31T12:00:00Z`, `30min`, `1h`, `7d ago`. A time
+    without a zone is one of this machine's zone. Nothing is before 1970.
+
+    Raises:
+        ValueError: The text is none of these; the message says what would be.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None and ago[2].lower() in _UNITS:
+        try:
+            return max(0, now_ms - _milliseconds(int(ago[1]) * _UNITS[ago[2].lower()]))
+        except OverflowError:
+            return 0
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return max(0, _milliseconds(moment.astimezone(UTC) - _UNIX_EPOCH))
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r} is not a time; write one such as 2025-01-31T12:00:00Z, or how long ago it"
+            " was, such as 30min, 1h or 7d"
+        ) from None
+
+
+def format_time(timestamp_ms: int) -> str:
+    """Return Unix milliseconds as ISO 8601 in UTC; the number when no calendar has that time."""
+    try:
+        moment = _UNIX_EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

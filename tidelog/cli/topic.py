@@ -1,0 +1,202 @@
+"""`tidelog topic`: create, inspect, change and delete topics."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+import trio
+
+from client.client import Client
+from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.options import NameAndValue, examples, json_option
+from tidelog.cli.tables import print_json
+from tidelog.cli.topic_view import counted, print_settings, print_topic, print_topics, topic_as_json
+from wire.topics import TopicDescription
+
+Result = TypeVar("Result")
+
+
+@click.group()
+def topic() -> None:
+    """Create, inspect, change, delete topics."""
+
+
+@topic.command(
+    epilog=examples(
+        "tidelog topic create orders --partitions 6",
+        "tidelog topic create metrics --config retention_ms=1d --config durability=replicated",
+    )
+)
+@click.argument("name")
+@click.option("--partitions", type=int, default=1, show_default=True, help="How many it has.")
+@click.option(
+    "--config",
+    "settings",
+    type=NameAndValue(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting, such as retention_ms=1d; may be given several times.",
+)
+@broker_option
+@json_option
+def create(
+    name: str, partitions: int, settings: tuple[tuple[str, str], ...], broker: str, as_json: bool
+) -> None:
+    """Create a topic.
+
+    `tidelog topic describe` lists all settings.
+    """
+
+    async def call(client: Client) -> TopicDescription:
+        await client.admin.create_topic(name, partitions, config=dict(settings))
+        (created,) = await client.admin.describe_topics([name])
+        return created
+
+    created = _ask(broker, call)
+    if as_json:
+        print_json(topic_as_json(created))
+    else:
+        click.echo(f"created topic {name} with {counted(len(created.partitions), 'partition')}")
+
+
+@topic.command("list", epilog=examples("tidelog topic list"))
+@broker_option
+@json_option
+def list_all(broker: str, as_json: bool) -> None:
+    """List all topics."""
+    topics = _ask(broker, lambda client: client.admin.describe_topics())
+    if as_json:
+        print_json([topic_as_json(described) for described in topics])
+    elif not topics:
+        click.echo("there are no topics yet; `tidelog topic create NAME` makes one", err=True)
+    else:
+        print_topics(topics)
+
+
+@topic.command(epilog=examples("tidelog topic describe orders"))
+@click.argument("name")
+@broker_option
+@json_option
+def describe(name: str, broker: str, as_json: bool) -> None:
+    """Show the settings and the partitions of a topic."""
+    (described,) = _ask(broker, lambda client: client.admin.describe_topics([name]))
+    if as_json:
+        print_json(topic_as_json(described))
+    else:
+        print_topic(described)
+
+
+@topic.command(
+    epilog=examples(
+        "tidelog topic alter orders --set retention_ms=30d --set segment_bytes=64MiB",
+        "tidelog topic alter orders --reset retention_ms",
+    )
+)
+@click.argument("name")
+@click.option(
+    "--set",
+    "changes",
+    type=NameAndValue(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a setting; may be given several times.",
+)
+@click.option(
+    "--reset",
+    "resets",
+    multiple=True,
+    metavar="NAME",
+    help="Put a setting back to its default; may be given several times.",
+)
+@broker_option
+@json_option
+def alter(
+    name: str,
+    changes: tuple[tuple[str, str], ...],
+    resets: tuple[str, ...],
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Change settings of a topic; they are in force at once."""
+    if not changes and not resets:
+        raise click.UsageError("say what to change: --set NAME=VALUE or --reset NAME")
+
+    async def call(client: Client) -> TopicDescription:
+        await client.admin.alter_topic(name, set=dict(changes), reset=resets)
+        (altered,) = await client.admin.describe_topics([name])
+        return altered
+
+    altered = _ask(broker, call)
+    if as_json:
+        print_json(topic_as_json(altered))
+    else:
+        print_settings(altered)
+
+
+@topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))
+@click.argument("name")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def delete(name: str, is_sure: bool, broker: str, as_json: bool) -> None:
+    """Delete a topic and all of its records."""
+    if not is_sure:
+        _confirm(f"delete topic {name} and all of its records?")
+
+    _ask(broker, lambda client: client.admin.delete_topic(name))
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        click.echo(f"deleted topic {name}")
+
+
+@topic.command(
+    "delete-records",
+    epilog=examples(
+        "tidelog topic delete-records orders --partition 0 --before-offset 1000",
+        "tidelog topic delete-records orders --partition 0 --all",
+    ),
+)
+@click.argument("name")
+@click.option("--partition", type=click.IntRange(min=0), required=True, help="Of which partition.")
+@click.option("--before-offset", type=click.IntRange(min=0), help="Records below this offset.")
+@click.option("--all", "is_all", is_flag=True, help="All records there are now.")
+@broker_option
+@json_option
+def delete_records(
+    name: str, partition: int, before_offset: int | None, is_all: bool, broker: str, as_json: bool
+) -> None:
+    """Make the oldest records of a partition unreadable; their space is freed by and by."""
+    if (before_offset is not None) == is_all:
+        raise click.UsageError("say which records: either --before-offset N or --all")
+
+    reply = _ask(broker, lambda client: client.admin.delete_records(name, partition, before_offset))
+    if as_json:
+        print_json(
+            {"topic": name, "partition": partition, "log_start_offset": reply.log_start_offset}
+        )
+    else:
+        click.echo(f"{name}/{partition} begins at offset {reply.log_start_offset} now")
+
+
+def _ask(broker: str, call: Callable[[Client], Awaitable[Result]]) -> Result:
+    """Return what `call` returns when it is given a client."""
+
+    async def ask() -> Result:
+        async with open_client(broker) as client:
+            return await call(client)
+
+    return trio.run(ask)
+
+
+def _confirm(question: str) -> None:
+    """Ask a person.
+
+    Raises:
+        click.UsageError: There is nobody to ask.
+        click.Abort: The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here whether that is meant; say --yes")
+    click.confirm(question, abort=True, err=True)

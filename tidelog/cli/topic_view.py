@@ -1,0 +1,91 @@
+"""Topics as people and programs see them."""
+
+from collections.abc import Sequence
+
+import click
+
+from tidelog.cli.tables import print_facts, print_table, size_text
+from wire.topics import PartitionDescription, TopicDescription
+
+_NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE")
+
+
+def topic_as_json(topic: TopicDescription) -> dict[str, object]:
+    """Return everything about a topic."""
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id.hex(),
+        "config": topic.config,
+        "config_overrides": topic.config_overrides,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader_id": each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "log_start_offset": each.log_start_offset,
+                "high_watermark": each.high_watermark,
+                "log_end_offset": each.log_end_offset,
+                "size_bytes": each.size_bytes,
+                "status": each.status,
+            }
+            for each in topic.partitions
+        ],
+    }
+
+
+def print_topics(topics: Sequence[TopicDescription]) -> None:
+    """Print one line for each topic."""
+    rows = [
+        (
+            topic.name,
+            len(topic.partitions),
+            sum(record_count(each) for each in topic.partitions),
+            size_text(sum(each.size_bytes for each in topic.partitions)),
+            ", ".join(sorted({each.status for each in topic.partitions})),
+        )
+        for topic in topics
+    ]
+    print_table(["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "STATUS"], rows, right=_NUMBERS)
+
+
+def print_topic(topic: TopicDescription) -> None:
+    """Print identity, settings and partitions of a topic."""
+    print_facts({"topic": topic.name, "id": topic.topic_id.hex()})
+    click.echo()
+    print_settings(topic)
+    click.echo()
+    rows = [
+        (
+            each.partition,
+            each.leader_id,
+            each.leader_epoch,
+            each.log_start_offset,
+            each.high_watermark,
+            record_count(each),
+            size_text(each.size_bytes),
+            each.status,
+        )
+        for each in topic.partitions
+    ]
+    columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def print_settings(topic: TopicDescription) -> None:
+    """Print every setting, and whether it was set for this topic."""
+    overrides = set(topic.config_overrides)
+    rows = [
+        (name, value, "topic" if name in overrides else "default")
+        for name, value in topic.config.items()
+    ]
+    print_table(["SETTING", "VALUE", "SOURCE"], rows)
+
+
+def record_count(partition: PartitionDescription) -> int:
+    """Return how many offsets can be read; records, as long as nothing removes single ones."""
+    return partition.high_watermark - partition.log_start_offset
+
+
+def counted(count: int, thing: str) -> str:
+    """Return `1 partition`, `2 partitions`."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -1,0 +1,13 @@
+"""The error of the demonstration.
+
+Pure: declarations.
+"""
+
+from typing import final
+
+from wire.errors import TidelogError
+
+
+@final
+class DemoFailedError(TidelogError):
+    """The demonstration could not show what it is there to show; one line says what is missing."""
