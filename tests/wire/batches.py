@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from wire.compression import Codec
-from wire.record_batch import Columns, encode_batch, stamp_leader, stamp_replica
+from wire.record_batch import (
+    Columns,
+    decode_columns,
+    encode_batch,
+    parse_header,
+    stamp_leader,
+    stamp_replica,
+)
 
 HEADER_FIELDS = {
     "sync_marker": (0, "I"),
@@ -63,6 +70,13 @@ def stored_batch(codec: Codec = Codec.NONE) -> bytearray:
     stamp_leader(memoryview(batch), base_offset=1000, leader_epoch=7)
     stamp_replica(memoryview(batch), durable_position=4096)
     return batch
+
+
+def decoded(batch: bytearray | bytes) -> Columns:
+    """Return the columns of a batch with right checksums."""
+    header = parse_header(batch)
+    assert header is not None
+    return decode_columns(header, batch, uncompressed_length_max=1 << 20)
 
 
 def reseal(batch: bytearray) -> bytearray:
