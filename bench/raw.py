@@ -1,0 +1,119 @@
+"""Frames over a plain blocking socket: the client of all load generators.
+
+It does as little as possible, so that the server is what is measured: frames are made once,
+replies are counted and not decoded.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar, final
+
+import msgspec
+
+from bench.bare_server import Order
+from wire import api
+from wire.api import Api
+from wire.connection import ClientConnection
+from wire.errors import BrokerError
+from wire.frame import FrameDecoder, FrameKind
+from wire.record_batch import Columns, encode_batch
+from wire.session import HelloReply, HelloRequest
+from wire.topics import CreateTopicReply, CreateTopicRequest, DeleteTopicRequest
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+Address = tuple[str, int]
+
+FRAME_BYTES_MAX = 256 << 20
+RECORD_BYTES = 100
+
+
+def connect(address: Address) -> socket.socket:
+    """Return a blocking socket that sends at once."""
+    sock = socket.create_connection(address)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+@final
+class RawConnection:
+    """A connection to a broker that waits for every reply, or leaves its socket to a loop."""
+
+    def __init__(self, address: Address) -> None:
+        """Connect and exchange hellos."""
+        self.sock = connect(address)
+        self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+        hello = self.ask(api.HELLO, HelloRequest("bench", "1"))
+        assert isinstance(hello, HelloReply)
+        self._core.set_offered(hello.apis)
+
+    def ask(self, asked: Api[Request, Reply], request: Request, attachment: bytes = b"") -> Reply:
+        """Send a request and return the reply.
+
+        Raises:
+            BrokerError: The broker refused.
+        """
+        _, frame = self._core.send_request(asked, request, attachment_length=len(attachment))
+        self.sock.sendall(frame + attachment)
+        while (reply := self._core.next_reply()) is None:
+            received = self.sock.recv_into(self._core.decoder.get_buffer())
+            if not received:
+                raise EOFError("the broker closed the connection")
+            self._core.decoder.bytes_received(received)
+        if isinstance(reply.message, BrokerError):
+            raise reply.message
+        return reply.message  # type: ignore[return-value]
+
+    def create_topic(self, name: str, **config: str) -> bytes:
+        """Create a topic of one partition and return its id."""
+        reply: CreateTopicReply = self.ask(api.CREATE_TOPIC, CreateTopicRequest(name, 1, config))
+        return reply.topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; its files are gone when this returns."""
+        self.ask(api.DELETE_TOPIC, DeleteTopicRequest(name))
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
+
+
+def connect_bare(address: Address, order: Order) -> socket.socket:
+    """Return a socket on which a bare server does what it is told."""
+    sock = connect(address)
+    sock.sendall(msgspec.json.encode(order) + b"\n")
+    assert sock.recv(1) == b"\n"
+    return sock
+
+
+def pump(
+    sock: socket.socket,
+    next_frame: Callable[[], Sequence[bytes | bytearray]],
+    count: int,
+    depth: int,
+) -> None:
+    """Send `count` frames, with `depth` of them unanswered, and wait for all replies."""
+    decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+    sent = answered = 0
+    while answered < count:
+        while sent < count and sent - answered < depth:
+            sock.sendmsg(next_frame())  # A blocking socket takes all of it.
+            sent += 1
+        received = sock.recv_into(decoder.get_buffer())
+        if not received:
+            raise EOFError("the server closed the connection")
+        decoder.bytes_received(received)
+        while (frame := decoder.next_frame()) is not None:
+            if frame.kind is not FrameKind.REPLY:
+                raise RuntimeError(f"the server failed: {api.decode_error(frame.header)}")
+            answered += 1
+
+
+def make_batch(record_count: int) -> bytearray:
+    """Return a batch of records of 100 bytes without keys."""
+    values = [b"%0100d" % number for number in range(record_count)]
+    assert len(values[0]) == RECORD_BYTES
+    # Of today, or retention would remove them.
+    now_ms = time.time_ns() // 1_000_000
+    return encode_batch(Columns(record_count, values=values), first_timestamp_ms=now_ms)
