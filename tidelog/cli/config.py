@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields
+from typing import cast
 
 import click
 
@@ -16,7 +17,8 @@ def config() -> None:
 
 
 @config.command(
-    epilog=examples("tidelog config show", "tidelog config show --config tidelog.toml --json")
+    short_help="Show what `tidelog serve` would be told.",
+    epilog=examples("tidelog config show", "tidelog config show --config tidelog.toml --json"),
 )
 @server_options
 @json_option
@@ -44,5 +46,6 @@ def show(config_file: str | None, as_json: bool, **flags: object) -> None:
 def _as_in_file(value: object) -> str:
     """Return a value as it would stand in the file."""
     if isinstance(value, dict):
-        return ", ".join(f'{name} = "{item}"' for name, item in value.items()) or "{}"
+        table = cast("dict[str, str]", value)
+        return ", ".join(f'{name} = "{item}"' for name, item in table.items()) or "{}"
     return f'"{value}"' if isinstance(value, str) else str(value)

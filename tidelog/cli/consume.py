@@ -1,17 +1,20 @@
 """`tidelog consume`: print the records of a topic."""
 
 import sys
+from collections.abc import Mapping
 from typing import BinaryIO, Literal, TypedDict, Unpack
 
 import click
 import trio
 
 from client.consumer import Consumer
+from client.metadata import TopicPartition
 from client.record import RecordBatch
 from tidelog.cli.connection import broker_option, open_client
 from tidelog.cli.options import examples
 from tidelog.cli.record_format import FormatBatch, json_format, raw_format
 from tidelog.cli.times import parse_since_ms
+from wire.errors import OffsetOutOfRangeError
 from wire.real_env import RealClock
 
 
@@ -124,6 +127,7 @@ async def _consume(topic: str, broker: str, options: _Options) -> None:
     ):
         await _seek(consumer, options)
         until = await consumer.end_offsets() if options["until_end"] else None
+        _check_offset(options["offset"], until)
         unread_count = options["count_max"]
         async for batch in consumer.batches(until):
             part = batch if unread_count is None else _first(batch, unread_count)
@@ -146,6 +150,21 @@ async def _seek(consumer: Consumer, options: _Options) -> None:
         await consumer.seek_to_beginning()
     else:
         await consumer.seek_to_end()
+
+
+def _check_offset(offset: int | None, until: Mapping[TopicPartition, int] | None) -> None:
+    """Refuse an offset behind the end, where there would be nothing to read and nothing to say.
+
+    Raises:
+        OffsetOutOfRangeError: It is behind the end.
+    """
+    for at, end_offset in (until or {}).items():
+        if offset is not None and offset > end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is not in {at.topic}/{at.partition}, whose next record will have"
+                f" offset {end_offset}",
+                log_end_offset=end_offset,
+            )
 
 
 def _first(batch: RecordBatch, count: int) -> RecordBatch:

@@ -1,4 +1,4 @@
-"""A group of commands whose modules are imported when they are used."""
+"""Groups of commands: in the order in which they are written, imported when they are used."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -45,3 +45,13 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, found.about) for name, found in self._lazy.items()])
+
+
+@final
+class OrderedGroup(click.Group):
+    """Commands in the order in which they were added, which is that of learning them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names."""
+        del ctx
+        return list(self.commands)

@@ -10,12 +10,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import version
+from typing import cast
 
 import click
 
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
 
+_FAILURE = 1
 _INTERRUPTED = 128 + signal.SIGINT
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -27,14 +28,6 @@ COMMANDS = {
     "config": LazyCommand("tidelog.cli.config", "config", "Show the settings of a broker."),
     "demo": LazyCommand("tidelog.cli.demo", "demo", "The whole story, on throwaway data."),
 }
-
-
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    del param
-    if value and not ctx.resilient_parsing:
-        click.echo(f"tidelog {version('tidelog')}")
-        ctx.exit()
-
 
 tidelog = LazyGroup(
     "tidelog",
@@ -50,16 +43,7 @@ tidelog = LazyGroup(
       tidelog consume orders --from-beginning
     """,
 )
-tidelog.params.append(
-    click.Option(
-        ["--version"],
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=_show_version,
-        help="Show the version and exit.",
-    )
-)
+click.version_option(package_name="tidelog", message="tidelog %(version)s")(tidelog)
 
 
 def main() -> None:
@@ -70,9 +54,8 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return the exit status."""
     if not __debug__:
-        return _complain(
-            "tidelog keeps its assertions: run it without python -O and PYTHONOPTIMIZE"
-        )
+        _complain("tidelog keeps its assertions: run it without python -O and PYTHONOPTIMIZE")
+        return _FAILURE
     try:
         status = tidelog.main(list(arguments), prog_name="tidelog", standalone_mode=False)
         sys.stdout.flush()
@@ -91,36 +74,46 @@ def _status_of(error: BaseException) -> int:
         return _INTERRUPTED
     if isinstance(cause, BrokenPipeError):
         return _stop_writing()
-    if isinstance(cause, click.ClickException):
-        cause.show()
-        return cause.exit_code
     if isinstance(cause, click.exceptions.Exit):
         return cause.exit_code
-    if isinstance(cause, OSError):
-        where = f"{cause.filename}: " if cause.filename else ""
-        return _complain(f"{where}{cause.strerror or cause}")
-    # Imported this late because most commands that fail have imported it already.
-    from wire.errors import TidelogError
+    if isinstance(cause, click.ClickException):
+        _show(cause)
+        return cause.exit_code
+    # Not at the top: it costs 40 ms, and `--help` needs no errors.
+    from tidelog.cli.errors import reason_of  # noqa: PLC0415
 
-    if isinstance(cause, TidelogError):
-        return _complain("; ".join((str(cause), *getattr(cause, "__notes__", ()))))
-    raise error
+    reason = reason_of(cause)
+    if reason is None:
+        raise error
+    _complain(reason)
+    return _FAILURE
 
 
 def _first_of(error: BaseException) -> BaseException:
     """Return the error, or the first one of a group, an interruption before all others."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    found = [_first_of(member) for member in error.exceptions]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    found = [_first_of(member) for member in group.exceptions]
     return next((each for each in found if isinstance(each, KeyboardInterrupt)), found[0])
 
 
-def _complain(message: str) -> int:
-    """Write one line to standard error; return the exit status of a failure."""
+def _show(error: click.ClickException) -> None:
+    """Say what is wrong with how a command was called."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        command = error.ctx.command_path
+        click.echo(f"{error.ctx.get_usage()}\nTry '{command} --help' for help.\n", err=True)
+    _complain(error.format_message())
+
+
+def _complain(message: str) -> None:
+    """Write one line to standard error."""
     line = " ".join(message.split())
     with suppress(BrokenPipeError):
         click.echo(f"{click.style('error:', fg='red', bold=True)} {line}", err=True)
-    return 1
 
 
 def _stop_writing() -> int:

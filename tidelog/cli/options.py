@@ -17,7 +17,7 @@ def examples(*lines: str) -> str:
 
 
 @final
-class NameAndValue(click.ParamType):
+class NameAndValue(click.ParamType[tuple[str, str]]):
     """`name=value`, as a pair."""
 
     name = "name=value"

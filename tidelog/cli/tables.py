@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+_UNIT = 1024
 _WIDTH_OF_A_PIPE = 10_000
 """Tables that nobody looks at are not folded, so that other programs find whole words."""
 
@@ -23,8 +24,7 @@ def print_table(
     """Print a table with a line of titles; the columns `right` are aligned to the right."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for title in columns:
-        justify = "right" if title in right else "left"
-        table.add_column(title, justify=justify, overflow="fold")
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))
     _print(table)
@@ -51,13 +51,18 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def counted(count: int, thing: str) -> str:
+    """Return `1 partition`, `2 partitions`."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def size_text(size_bytes: int) -> str:
     """Return a number of bytes in the largest unit that leaves at least one of it."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
+        if size < _UNIT:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
+        size /= _UNIT
     return f"{size:.1f} TiB"
 
 

@@ -9,15 +9,16 @@ import trio
 
 from client.client import Client
 from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import NameAndValue, examples, json_option
-from tidelog.cli.tables import print_json
-from tidelog.cli.topic_view import counted, print_settings, print_topic, print_topics, topic_as_json
+from tidelog.cli.tables import counted, print_json
+from tidelog.cli.topic_view import print_settings, print_topic, print_topics, topic_as_json
 from wire.topics import TopicDescription
 
 Result = TypeVar("Result")
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def topic() -> None:
     """Create, inspect, change, delete topics."""
 
@@ -118,7 +119,10 @@ def alter(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Change settings of a topic; they are in force at once."""
+    """Change settings of a topic.
+
+    They are in force at once.
+    """
     if not changes and not resets:
         raise click.UsageError("say what to change: --set NAME=VALUE or --reset NAME")
 
@@ -153,6 +157,7 @@ def delete(name: str, is_sure: bool, broker: str, as_json: bool) -> None:
 
 @topic.command(
     "delete-records",
+    short_help="Make the oldest records of a partition unreadable.",
     epilog=examples(
         "tidelog topic delete-records orders --partition 0 --before-offset 1000",
         "tidelog topic delete-records orders --partition 0 --all",
@@ -167,7 +172,10 @@ def delete(name: str, is_sure: bool, broker: str, as_json: bool) -> None:
 def delete_records(
     name: str, partition: int, before_offset: int | None, is_all: bool, broker: str, as_json: bool
 ) -> None:
-    """Make the oldest records of a partition unreadable; their space is freed by and by."""
+    """Make the oldest records of a partition unreadable.
+
+    They are gone at once; the space is freed as soon as a whole segment is unreadable.
+    """
     if (before_offset is not None) == is_all:
         raise click.UsageError("say which records: either --before-offset N or --all")
 

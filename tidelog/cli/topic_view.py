@@ -84,8 +84,3 @@ def print_settings(topic: TopicDescription) -> None:
 def record_count(partition: PartitionDescription) -> int:
     """Return how many offsets can be read; records, as long as nothing removes single ones."""
     return partition.high_watermark - partition.log_start_offset
-
-
-def counted(count: int, thing: str) -> str:
-    """Return `1 partition`, `2 partitions`."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

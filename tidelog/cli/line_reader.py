@@ -1,0 +1,58 @@
+"""Lines of a file or pipe, many at a time.
+
+Shell: reads a descriptor. Reading waits in a thread, so that a pipe on which nothing comes holds
+up nothing.
+"""
+
+import os
+from typing import final
+
+import trio
+
+from tidelog.cli.errors import CommandError
+
+_READ_BYTES = 1 << 20
+LINE_BYTES_MAX = 64 << 20
+"""No record is nearly as long; a file without line ends must not fill the memory."""
+
+
+@final
+class LineReader:
+    """Cuts what it reads into lines."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Read from a descriptor, which stays open."""
+        self._descriptor = descriptor
+        self._unfinished: list[bytes] = []
+        self._unfinished_bytes = 0
+
+    async def next_lines(self) -> list[bytes]:
+        """Return the lines that come next, without their ends; none at the end of the input.
+
+        If cancelled, what the thread reads then is lost.
+
+        Raises:
+            CommandError: A line is longer than `LINE_BYTES_MAX`.
+            OSError: The input cannot be read.
+        """
+        while True:
+            chunk = await trio.to_thread.run_sync(
+                os.read, self._descriptor, _READ_BYTES, abandon_on_cancel=True
+            )
+            if not chunk:
+                rest = b"".join(self._unfinished)
+                self._unfinished.clear()
+                return [rest] if rest else []
+            lines = chunk.split(b"\n")
+            if len(lines) > 1:
+                lines[0] = b"".join((*self._unfinished, lines[0]))
+                self._unfinished = [lines.pop()]
+                self._unfinished_bytes = len(self._unfinished[0])
+                return lines
+            self._unfinished.append(chunk)
+            self._unfinished_bytes += len(chunk)
+            if self._unfinished_bytes > LINE_BYTES_MAX:
+                raise CommandError(
+                    f"a line is longer than {LINE_BYTES_MAX >> 20} MiB; records are separated by"
+                    " line ends"
+                )

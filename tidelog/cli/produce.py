@@ -1,0 +1,215 @@
+"""`tidelog produce`: write lines to a topic."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Literal, TypedDict, Unpack, final
+
+import click
+import trio
+
+from client.config import Compression
+from client.producer import Producer
+from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.errors import CommandError
+from tidelog.cli.line_reader import LineReader
+from tidelog.cli.options import examples, json_option
+from tidelog.cli.produce_progress import show_progress
+from tidelog.cli.signals import on_signal
+from tidelog.cli.tables import counted, print_json
+from wire.errors import TidelogError
+
+_ACKS: dict[str, Literal["all", 1, 0]] = {"0": 0, "1": 1, "all": "all"}
+_GRACE_S = 5.0
+"""How long a signal leaves for what was read to be acknowledged."""
+
+
+class _Options(TypedDict):
+    """What the command was asked for, besides the topic and the broker."""
+
+    file: str | None
+    key_separator: str | None
+    partition: int | None
+    headers: list[tuple[str, bytes]]
+    acks: str
+    compression: Compression
+    as_json: bool
+
+
+def _headers(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    for item in value.split(",") if value else []:
+        name, separator, text = item.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{item!r} is not of the form name=value", ctx, param)
+        found.append((name.strip(), text.encode()))
+    return found
+
+
+@click.command(
+    epilog=examples(
+        "tidelog produce orders < orders.txt",
+        "printf 'user-1:paid\\n' | tidelog produce orders --key-separator :",
+        "tail -F app.log | tidelog produce logs --headers host=web-1 --compression zstd",
+    )
+)
+@click.argument("topic")
+@click.option(
+    "--file",
+    metavar="FILE",
+    help="Read lines from here instead of standard input.",
+)
+@click.option(
+    "--key-separator",
+    metavar="SEP",
+    help="What comes before it on a line is the key; nothing before it means no key.",
+)
+@click.option("--partition", type=click.IntRange(min=0), help="All to this partition.")
+@click.option(
+    "--headers", callback=_headers, metavar="K=V,...", help="Headers that every record gets."
+)
+@click.option(
+    "--acks",
+    type=click.Choice(list(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Who must have a record: nobody, the leader, every in-sync replica.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(("none", "lz4", "zstd")),
+    default="none",
+    show_default=True,
+    help="How batches are packed.",
+)
+@broker_option
+@json_option
+def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
+    """Write lines to a topic, each as a record.
+
+    Ends by saying how many records were acknowledged, also when something went wrong: a record
+    that was acknowledged is in the log. Ctrl-C ends reading; what was read is still delivered.
+    """
+    if options["key_separator"] == "":
+        raise click.UsageError("--key-separator must not be empty")
+    with _open_input(options["file"]) as descriptor:
+        trio.run(_produce, topic, broker, options, descriptor)
+
+
+@contextmanager
+def _open_input(file: str | None) -> Generator[int]:
+    """Open what is read; standard input unless there is a file.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    if file not in (None, "-"):
+        assert file is not None
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    elif sys.stdin is None:
+        raise click.UsageError("standard input is closed; name a --file")
+    else:
+        if sys.stdin.isatty():
+            click.echo("each line becomes a record; Ctrl-D ends", err=True)
+        yield sys.stdin.fileno()
+
+
+async def _produce(topic: str, broker: str, options: _Options, descriptor: int) -> None:
+    reading, delivering = trio.CancelScope(), trio.CancelScope()
+
+    def end() -> None:
+        reading.cancel()
+        delivering.deadline = trio.current_time() + _GRACE_S
+
+    sending = _Sending(topic, options, LineReader(descriptor))
+    failure: Exception | None = None
+    async with on_signal(end) as interruption, open_client(broker) as client:
+        producer = client.producer(acks=_ACKS[options["acks"]], compression=options["compression"])
+        began_at = trio.current_time()
+        async with show_progress(producer):
+            try:
+                with delivering:
+                    async with producer:
+                        with reading:
+                            await sending.send_all(producer)
+            except (TidelogError, OSError) as error:
+                failure = error
+        seconds = trio.current_time() - began_at
+        acknowledged_count = producer.statistics().acknowledged_record_count
+    if options["as_json"]:
+        print_json(
+            {
+                "read": sending.count,
+                "acknowledged": acknowledged_count,
+                "seconds": round(seconds, 6),
+                "error": None if failure is None else str(failure),
+            }
+        )
+    counts = f"{acknowledged_count:,} of {sending.count:,} records were acknowledged"
+    if failure is not None:
+        raise CommandError(
+            f"{failure.strerror if isinstance(failure, OSError) else failure}; {counts}"
+        ) from failure
+    if interruption.signal is not None:
+        click.echo(f"interrupted; {counts}", err=True)
+        raise click.exceptions.Exit(interruption.status)
+    if not options["as_json"]:
+        verb = "sent" if options["acks"] == "0" else "acknowledged"
+        rate = f"{acknowledged_count / seconds:,.0f}/s"
+        click.echo(f"{counted(acknowledged_count, 'record')} {verb} in {seconds:.2f} s ({rate})")
+
+
+@final
+class _Sending:
+    """Makes records of lines and hands them over."""
+
+    def __init__(self, topic: str, options: _Options, reader: LineReader) -> None:
+        self._topic = topic
+        self._partition = options["partition"]
+        self._headers = options["headers"]
+        separator = options["key_separator"]
+        self._separator = None if separator is None else separator.encode()
+        self._reader = reader
+        self.count = 0
+        """Records that were handed over."""
+
+    async def send_all(self, producer: Producer) -> None:
+        """Hand over everything that is read.
+
+        Raises:
+            TidelogError: Records that were handed over before failed.
+            CommandError: The input is not made of lines, or one has no separator.
+            OSError: The input cannot be read.
+        """
+        while lines := await self._reader.next_lines():
+            for line in lines:
+                key, value = (None, line) if self._separator is None else self._split(line)
+                while not self._send(producer, key, value):
+                    await producer.wait_writable()
+
+    def _send(self, producer: Producer, key: bytes | None, value: bytes) -> bool:
+        """Hand over a record; return whether there was room for it."""
+        try:
+            producer.send_nowait(
+                self._topic, value, key=key, partition=self._partition, headers=self._headers
+            )
+        except trio.WouldBlock:
+            return False
+        self.count += 1
+        return True
+
+    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
+        assert self._separator is not None
+        key, separator, value = line.partition(self._separator)
+        if not separator:
+            raise CommandError(
+                f"line {self.count + 1:,} has no key separator {self._separator.decode()!r}"
+            )
+        return key or None, value
