@@ -17,7 +17,7 @@ from client.config import ConsumerConfig
 from client.metadata import TopicPartition, partition_of
 from client.offsets import OffsetPlace, list_offsets
 from client.record import RecordBatch
-from client.record_iterator import BatchIterator, RecordIterator
+from client.record_iterator import BatchIterator, RecordCursor, RecordIterator
 from client.subscription import Fetch, Subscription, Until
 from wire import api
 from wire.errors import BrokerError, UnknownTopicError, WireFormatError
@@ -56,7 +56,7 @@ class Consumer:
         """Fetches under way: over which connection, and when that counts as dead."""
         self._arrival = trio.Event()
         self._is_open = False
-        self._reader: RecordIterator | None = None
+        self._cursor = RecordCursor()
 
     async def __aenter__(self) -> "Consumer":
         """Find the partitions, and where to start.
@@ -150,9 +150,9 @@ class Consumer:
             ValueError: The partition is not assigned.
         """
         at = TopicPartition(topic, partition)
-        unread = None if self._reader is None else self._reader.unread()
-        if unread is not None and (unread.topic, unread.partition) == at:
-            return unread.base_offset
+        rest = self._cursor.rest()
+        if rest is not None and (rest.topic, rest.partition) == at:
+            return rest.base_offset
         return self._subscription.position(at)
 
     async def beginning_offsets(self) -> dict[TopicPartition, int]:
@@ -169,9 +169,8 @@ class Consumer:
     def records(self, until: Until | None = None) -> RecordIterator:
         """Iterate over records; see `batches` for what `until` means and what is raised."""
         self._stop_reader()
-        next_batch = partial(self._take, until)
-        self._reader = RecordIterator(next_batch, self._subscription.give_back)
-        return self._reader
+        self._cursor = RecordCursor()
+        return RecordIterator(partial(self._take, until), self.give_back, self._cursor)
 
     def batches(self, until: Mapping[TopicPartition, int] | None = None) -> BatchIterator:
         """Iterate over batches, from the position of each partition on.
@@ -189,8 +188,14 @@ class Consumer:
             TidelogError: A partition cannot be read for another reason.
         """
         self._stop_reader()
-        self._reader = None
         return BatchIterator(partial(self._take, until))
+
+    def give_back(self, batch: RecordBatch) -> None:
+        """Take back the batch handed out last, or its end; it will be handed out again next.
+
+        For programs that used a part of a batch: `consumer.give_back(batch.between(offset, None))`.
+        """
+        self._subscription.give_back(batch)
 
     async def _initial_assignment(self) -> list[TopicPartition]:
         found: list[TopicPartition] = []
@@ -235,8 +240,9 @@ class Consumer:
             self._close_dead_connections()
 
     def _stop_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.stop()
+        rest = self._cursor.stop()
+        if rest is not None:
+            self._subscription.give_back(rest)
 
     def _next_wake(self, now: float) -> float:
         expiries = [expires_at for _, expires_at in self._flights.values()]

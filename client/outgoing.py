@@ -46,7 +46,7 @@ def checked_bytes(what: str, given: object) -> bytes | None:
     if given is None:
         return None
     if isinstance(given, (bytes, bytearray, memoryview)):
-        return bytes(given)  # The same object if it is bytes already.
+        return bytes(cast("bytes", given))  # The same object if it is bytes already.
     advice = "; encode it, for instance with .encode()" if isinstance(given, str) else ""
     raise TypeError(f"a {what} must be bytes or None, not {type(given).__name__}{advice}")
 

@@ -189,6 +189,10 @@ class Producer:
         elif self._append(record) is None:
             raise trio.WouldBlock
 
+    def take_failure(self) -> Exception | None:
+        """Return, instead of having it raised, the first failure of records not waited for."""
+        return self._accumulator.take_failure()
+
     async def wait_writable(self) -> None:
         """Wait until `send_nowait` has room for a batch, or an error to raise.
 

@@ -35,16 +35,51 @@ class BatchIterator:
 
 
 @final
+class RecordCursor:
+    """The records of one batch, and which of them were handed out."""
+
+    def __init__(self) -> None:
+        """Begin without a batch."""
+        self.unread: Iterator[Record] = iter(())
+        """What was not handed out; readers take records from here."""
+        self._batch: RecordBatch | None = None
+        self._records: list[Record] = []
+
+    def begin(self, batch: RecordBatch) -> None:
+        """Go on with the records of this batch.
+
+        Raises:
+            CorruptRecordError: It cannot be decoded.
+        """
+        self._records = batch.records()
+        self._batch = batch
+        self.unread = iter(self._records)
+
+    def rest(self) -> RecordBatch | None:
+        """Return the part of the batch that was not handed out, `None` when all of it was."""
+        unread_count = operator.length_hint(self.unread)
+        if self._batch is None or unread_count == 0:
+            return None
+        return self._batch.between(self._records[-unread_count].offset, None)
+
+    def stop(self) -> RecordBatch | None:
+        """Hand out no more; return what was not handed out."""
+        rest = self.rest()
+        self._batch = None
+        for _ in self.unread:  # Somebody may hold the iterator itself.
+            pass
+        return rest
+
+
+@final
 class RecordIterator:
     """Records until the source of batches says that there are no more."""
 
-    def __init__(self, next_batch: NextBatch, give_back: GiveBack) -> None:
-        """Take batches from `next_batch`; give back what cannot be used."""
+    def __init__(self, next_batch: NextBatch, give_back: GiveBack, cursor: RecordCursor) -> None:
+        """Take batches from `next_batch`; give back those that cannot be decoded."""
         self._next_batch = next_batch
         self._give_back = give_back
-        self._batch: RecordBatch | None = None
-        self._records: list[Record] = []
-        self._unread: Iterator[Record] = iter(self._records)
+        self._cursor = cursor
 
     def __aiter__(self) -> "RecordIterator":
         """Return itself."""
@@ -52,24 +87,9 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         """Return the next record; a checkpoint once for each batch. If cancelled, none is lost."""
-        for record in self._unread:  # The cheapest way to ask an iterator for one item.
+        for record in self._cursor.unread:  # The cheapest way to ask an iterator for one item.
             return record
         return await self._begin_batch()
-
-    def unread(self) -> RecordBatch | None:
-        """Return the part of the current batch that was not handed out, if there is one."""
-        unread_count = operator.length_hint(self._unread)
-        if self._batch is None or unread_count == 0:
-            return None
-        return self._batch.between(self._records[-unread_count].offset, None)
-
-    def stop(self) -> None:
-        """Give back what was not handed out; the source goes on there."""
-        unread = self.unread()
-        self._batch = None
-        self._unread = iter(())
-        if unread is not None:
-            self._give_back(unread)
 
     async def _begin_batch(self) -> Record:
         while True:
@@ -77,11 +97,9 @@ class RecordIterator:
             if batch is None:
                 raise StopAsyncIteration
             try:
-                self._records = batch.records()
+                self._cursor.begin(batch)
             except CorruptRecordError:
                 self._give_back(batch)
                 raise
-            self._batch = batch
-            self._unread = iter(self._records)
-            for record in self._unread:
+            for record in self._cursor.unread:
                 return record

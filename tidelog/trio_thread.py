@@ -1,0 +1,125 @@
+"""A thread in which trio runs, for programs that do not.
+
+Shell: owns the thread. A call from another thread waits for its result; Ctrl-C interrupts the
+wait and cancels what was waited for.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar, final
+
+import trio
+
+Resource = TypeVar("Resource")
+Result = TypeVar("Result")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Opened(Generic[Resource]):
+    """What the thread tells when it is ready."""
+
+    resource: Resource
+    token: trio.lowlevel.TrioToken
+    stop: trio.Event
+    nursery: trio.Nursery
+
+
+@final
+class TrioThread(Generic[Resource]):
+    """Keeps one asynchronous resource open in a thread of its own."""
+
+    def __init__(self, resource: AbstractAsyncContextManager[Resource]) -> None:
+        """Open `resource` in a new thread.
+
+        Raises:
+            Exception: What opening it raised.
+        """
+        self._opening = resource
+        self._opened: Future[_Opened[Resource]] = Future()
+        self._failure: BaseException | None = None
+        # A program that forgets to close must still be able to end.
+        self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
+        self._thread.start()
+        try:
+            opened = self._opened.result()
+        except Exception:
+            self._thread.join()
+            raise
+        self.resource = opened.resource
+        self._token = opened.token
+        self._stop = opened.stop
+        self._nursery = opened.nursery
+
+    def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what `work`, run in the thread, returns.
+
+        Raises:
+            trio.ClosedResourceError: The resource is closed.
+            Exception: What `work` raised.
+        """
+        scope = trio.CancelScope()
+
+        async def cancellable() -> Result:
+            with scope:
+                return await work()
+            raise trio.ClosedResourceError("the call was interrupted")
+
+        try:
+            return trio.from_thread.run(cancellable, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise trio.ClosedResourceError("the client is closed") from self._failure
+        except (KeyboardInterrupt, SystemExit):
+            self.call_soon(scope.cancel)
+            raise
+
+    def call_sync(self, work: Callable[[], Result]) -> Result:
+        """Return what `work`, which must not wait, returns when run in the thread.
+
+        Raises:
+            trio.ClosedResourceError: The resource is closed.
+            Exception: What `work` raised.
+        """
+        try:
+            return trio.from_thread.run_sync(work, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise trio.ClosedResourceError("the client is closed") from self._failure
+
+    def call_soon(self, work: Callable[[], object]) -> None:
+        """Have `work`, which must neither wait nor raise, run in the thread before long.
+
+        Nothing happens if the resource is closed.
+        """
+        try:
+            self._token.run_sync_soon(work)
+        except trio.RunFinishedError:
+            return
+
+    def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Have `work` run in a task of the thread, until the resource is closed."""
+        self.call_soon(partial(self._nursery.start_soon, work))
+
+    def close(self) -> None:
+        """Close the resource and wait for the thread to end. Closing twice is allowed."""
+        self.call_soon(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:  # noqa: BLE001  (handed over to those who call)
+            self._failure = error
+            if not self._opened.done():
+                self._opened.set_exception(error)
+
+    async def _serve(self) -> None:
+        stop = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        async with self._opening as resource, trio.open_nursery() as nursery:
+            self._opened.set_result(_Opened(resource, token, stop, nursery))
+            await stop.wait()
+            nursery.cancel_scope.cancel()
