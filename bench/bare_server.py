@@ -22,6 +22,7 @@ from wire.frame import FrameKind, encode_frame
 
 _BUFFER_BYTES = 256 << 10
 _LINE_BYTES_MAX = 64 << 10
+_READY = b"\n"
 _BATCH_CRC = struct.Struct("<I")
 _BATCH_CRC_AT = 20
 _BATCH_CRC_FROM = 32
@@ -36,7 +37,7 @@ class Order(msgspec.Struct, frozen=True):
     batch_bytes: int = 0
     """Length of the batch at the end of every frame."""
     path: str = ""
-    """The file to write."""
+    """The file to write; there must be none yet."""
     reply_header_bytes: int = 0
     """Length of the header in every reply; the prefix comes on top."""
     files: list[tuple[str, int, int]] = []
@@ -64,7 +65,6 @@ async def _read_order(sock: trio.socket.SocketType) -> Order:
         if not received:
             raise EOFError("the client went before it said what it wants")
         line += received
-    await sock.send(b"\n")
     return msgspec.json.decode(line, type=Order)
 
 
@@ -74,7 +74,8 @@ async def _write_batches(sock: trio.socket.SocketType, order: Order) -> None:
     reply = _reply(order)
     buffer = memoryview(bytearray(max(_BUFFER_BYTES, 2 * frame_bytes)))
     position = end = 0
-    descriptor = os.open(order.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    descriptor = os.open(order.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    await sock.send(_READY)
     try:
         while received := await sock.recv_into(buffer[end:]):
             end += received
@@ -101,6 +102,7 @@ async def _send_regions(sock: trio.socket.SocketType, order: Order) -> None:
     reply = _reply(order)
     regions = _regions(order)
     pending = served = 0
+    await sock.send(_READY)
     while received := len(await sock.recv(_BUFFER_BYTES)):
         pending += received
         while pending >= order.frame_bytes:

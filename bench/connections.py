@@ -108,9 +108,9 @@ def _drive(producers: list[_Producer], seconds: float) -> None:
 
 def run(settings: Settings) -> list[Row]:
     """Produce from a hundred connections, with small and with large batches, beside 900 others."""
-    seconds = settings.choose(5, 1)
+    seconds = settings.choose(8, 2)
     rows: list[Row] = []
-    for record_count in (100, 8_000):
+    for record_count in (100, 4_000):
         with ServerProcess(["bench.broker_server", str(settings.directory / "data")]) as server:
             control = RawConnection(server.address)
             idle_id = control.create_topic("idle")

@@ -9,6 +9,7 @@ import platform
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ SERVER_CORE = _CORES[0]
 LOAD_CORE = _CORES[-1]
 ROOT = Path(__file__).resolve().parent.parent
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_CPUCLOCK_SCHED = 2
 _EXIT_SECONDS_MAX = 120
 
 
@@ -67,9 +68,8 @@ class ServerProcess:
     @property
     def cpu_seconds(self) -> float:
         """Processor time used so far, by all threads, in user space and in the kernel."""
-        text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
-        fields = text.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        # What clock_getcpuclockid(3) returns: exact, and it counts threads that ended.
+        return time.clock_gettime(~self._process.pid << 3 | _CPUCLOCK_SCHED)
 
     @property
     def resident_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 
 from bench.bare_server import Order
@@ -73,26 +74,27 @@ def _to_broker(broker: RawConnection, server: ServerProcess, count: int) -> tupl
     return rate
 
 
-def _to_bare(server: ServerProcess, path: str, count: int) -> tuple[float, float]:
+def _to_bare(server: ServerProcess, path: Path, count: int) -> tuple[float, float]:
     batches = Batches(bytes(16), _RECORDS_IN_BATCH, Acks.LEADER, 1)
     order = Order(
         mode="produce",
         frame_bytes=batches.frame_bytes,
         batch_bytes=len(batches.batch),
-        path=path,
+        path=str(path),
         reply_header_bytes=_REPLY_HEADER_BYTES,
     )
     sock = connect_bare(server.address, order)
     rate = _rate(sock, batches, count, server)
     sock.close()
+    path.unlink()
     return rate
 
 
 def run(settings: Settings) -> list[Row]:
     """Send the same batches to both, in turn."""
-    count = settings.choose(4_000, 1_000)
+    count = settings.choose(4_000, 2_000)
     batch_bytes = len(make_batch(_RECORDS_IN_BATCH))
-    data, path = str(settings.directory / "data"), str(settings.directory / "bare")
+    data, path = str(settings.directory / "data"), settings.directory / "bare"
     with (
         ServerProcess(["bench.broker_server", data]) as broker_server,
         ServerProcess(["bench.bare_server"]) as bare_server,
