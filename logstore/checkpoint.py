@@ -2,6 +2,17 @@
 
 Written as temporary file, sync, rename, sync of the directory, with a version and a CRC-32C: a
 reader gets the old content or the new one, or learns that the file is damaged.
+`docs/formats/checkpoint.md` has a worked example.
+
+     0   4 magic "TLCP"
+     4   2 format version
+     6   2 reserved, 0
+     8   4 length of the content
+    12   4 CRC-32C of all other bytes
+    16     content, MessagePack
+
+All integers of the prefix are little-endian. It stays as it is in every later version, so that an
+older tidelog can tell a newer file from a damaged one.
 """
 
 import struct
@@ -10,13 +21,16 @@ from typing import TypeVar
 import msgspec
 from crc32c import crc32c
 
+from logstore.damage import DamagedRange
 from logstore.disk import Disk
 from logstore.producer_state import ProducerSnapshot
 from wire.errors import DataDirectoryError
 
 Content = TypeVar("Content")
 
-_PREFIX = struct.Struct("<4sHHII")
+_PREFIX = struct.Struct("<4sHHI")
+_CRC = struct.Struct("<I")
+_PREFIX_SIZE = _PREFIX.size + _CRC.size
 _MAGIC = b"TLCP"
 _VERSION = 1
 CHECKPOINT_NAME = "checkpoint"
@@ -24,14 +38,6 @@ CHECKPOINT_NAME = "checkpoint"
 
 class DamagedFileError(Exception):
     """A small file exists, but is not what was written."""
-
-
-class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
-    """Records whose stored bytes are known to be damaged."""
-
-    offset: int
-    end_offset: int
-    """Exclusive end: the first offset behind the damage."""
 
 
 class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +51,7 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     recovery_offset: int
     """All records below it are on disk (exclusive end)."""
     recovery_base_offset: int
-    """The segment that was active at `recovery_offset`."""
+    """The segment that was active at `recovery_offset`; those before it are wholly on disk."""
     recovery_position: int
     """Position of `recovery_offset` in that segment."""
     max_timestamp_ms: int
@@ -63,18 +69,24 @@ def write_small_file(disk: Disk, path: str, content: object) -> None:
     """Replace the file at `path`, durably; blocks.
 
     Raises:
-        OSError: The disk failed; the old content is still there.
+        OSError: The disk is full or failed; a reader gets the old content or the new one.
     """
     body = msgspec.msgpack.encode(content)
+    prefix = _PREFIX.pack(_MAGIC, _VERSION, 0, len(body))
+    crc = _CRC.pack(crc32c(body, crc32c(prefix)))
     temporary = f"{path}.tmp"
     disk.remove(temporary)
-    file = disk.open(temporary, create=True)
     try:
-        file.write_at(0, [_PREFIX.pack(_MAGIC, _VERSION, 0, len(body), crc32c(body)), body])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
+        file = disk.open(temporary, create=True)
+        try:
+            file.write_at(0, [prefix, crc, body])
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(temporary, path)
+    except OSError:
+        disk.remove(temporary)  # A full disk needs the room.
+        raise
     disk.sync_directory(path.rpartition("/")[0])
 
 
@@ -82,6 +94,7 @@ def read_small_file(disk: Disk, path: str, content_type: type[Content]) -> Conte
     """Return the content of the file at `path`, `None` when there is no such file.
 
     Raises:
+        OSError: The disk failed.
         DamagedFileError: The file is not what was written.
         DataDirectoryError: The file was written by a newer version.
     """
@@ -93,20 +106,22 @@ def read_small_file(disk: Disk, path: str, content_type: type[Content]) -> Conte
         data = file.read_at(0, file.size())
     finally:
         file.close()
-    if len(data) < _PREFIX.size:
-        raise DamagedFileError(f"{disk.root}/{path} is only {len(data)} bytes long")
-    magic, version, _, length, crc = _PREFIX.unpack_from(data)
-    body = data[_PREFIX.size : _PREFIX.size + length]
+    name = f"{disk.root}/{path}"
+    if len(data) < _PREFIX_SIZE:
+        raise DamagedFileError(f"{name} is only {len(data)} bytes long")
+    magic, version, _, length = _PREFIX.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, _PREFIX.size)
+    body = memoryview(data)[_PREFIX_SIZE:]
     if magic != _MAGIC:
-        raise DamagedFileError(f"{disk.root}/{path} is not a tidelog file")
+        raise DamagedFileError(f"{name} is not a tidelog file")
+    if len(body) != length or crc32c(body, crc32c(data[: _PREFIX.size])) != crc:
+        raise DamagedFileError(f"{name} does not match its length and CRC-32C")
     if version != _VERSION:
         raise DataDirectoryError(
-            f"{disk.root}/{path} has format version {version}, this tidelog reads {_VERSION};"
+            f"{name} has format version {version}, this tidelog reads {_VERSION};"
             " use the version that wrote it, or a newer one"
         )
-    if len(body) != length or crc32c(body) != crc:
-        raise DamagedFileError(f"{disk.root}/{path} does not match its CRC-32C")
     try:
         return msgspec.msgpack.decode(body, type=content_type)
     except msgspec.MsgspecError as error:
-        raise DamagedFileError(f"{disk.root}/{path} cannot be understood: {error}") from error
+        raise DamagedFileError(f"{name} cannot be understood: {error}") from error

@@ -5,6 +5,7 @@ only dropped, not closed by force, so whoever still uses a file (a sync in a thr
 queued for sending) finishes; the file closes with its last reference.
 """
 
+import errno
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import final
@@ -12,10 +13,17 @@ from typing import final
 from logstore.disk import Disk, File
 from logstore.index import SegmentIndex
 
+_TOO_MANY_OPEN_FILES = (errno.EMFILE, errno.ENFILE)
+
 
 @final
 class FileCache:
-    """Least recently used open files and indexes, by path."""
+    """Least recently used open files and indexes, by path.
+
+    May be used from several threads, for logs are opened in one while others are served in
+    another: every step is one call that the interpreter does not divide, and the worst that two
+    threads can do to each other is to open a file twice.
+    """
 
     def __init__(self, disk: Disk, *, open_files_max: int = 512, indexes_max: int = 64) -> None:
         """Keep at most `open_files_max` files open and `indexes_max` indexes loaded."""
@@ -31,27 +39,35 @@ class FileCache:
         Raises:
             OSError: It cannot be opened.
         """
-        file = self._files.get(path)
+        file = self._files.pop(path, None)
         if file is None:
-            file = self._files[path] = self.disk.open(path, create=create)
-            if len(self._files) > self._open_files_max:
-                self._files.popitem(last=False)
-        else:
-            self._files.move_to_end(path)
+            file = self._open(path, create=create)
+        self._files[path] = file
+        if len(self._files) > self._open_files_max:
+            self._files.popitem(last=False)
         return file
 
     def index(self, path: str, load: Callable[[], SegmentIndex]) -> SegmentIndex:
         """Return the index at `path`, from `load` when it is not in memory."""
-        index = self._indexes.get(path)
+        index = self._indexes.pop(path, None)
         if index is None:
-            index = self._indexes[path] = load()
-            if len(self._indexes) > self._indexes_max:
-                self._indexes.popitem(last=False)
-        else:
-            self._indexes.move_to_end(path)
+            index = load()
+        self._indexes[path] = index
+        if len(self._indexes) > self._indexes_max:
+            self._indexes.popitem(last=False)
         return index
 
     def forget(self, path: str) -> None:
         """Drop what is known of a path that is removed or replaced."""
         self._files.pop(path, None)
         self._indexes.pop(path, None)
+
+    def _open(self, path: str, *, create: bool) -> File:
+        try:
+            return self.disk.open(path, create=create)
+        except OSError as error:
+            if error.errno not in _TOO_MANY_OPEN_FILES:
+                raise
+        # Others (connections, above all) took what was left: give back ours.
+        self._files.clear()
+        return self.disk.open(path, create=create)

@@ -8,7 +8,7 @@ from typing import final
 import msgspec
 
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
-from logstore.disk import Disk, File
+from logstore.disk import DISK_FULL_ERRNOS, Disk, File
 
 
 class LogPosition(msgspec.Struct, frozen=True, gc=False):
@@ -19,32 +19,44 @@ class LogPosition(msgspec.Struct, frozen=True, gc=False):
     position: int
 
 
+class FlushWork(msgspec.Struct, frozen=True):
+    """What is to be made durable."""
+
+    files: dict[str, File]
+    """Files with unsynced bytes, by path."""
+    end: LogPosition
+    """Everything below it is durable once the work is done."""
+    has_new_names: bool
+    """Whether files were made since the last sync of the directory."""
+    checkpoint: LogCheckpoint | None
+    """To be written when all else is durable; describes the log as far as `end`."""
+    bytes_since_checkpoint: int
+    """Bytes that a start need not scan once the checkpoint is written."""
+
+
 @final
 class Flush:
     """The blocking part of making a log durable; touches nothing but files.
 
     `run` may be called in another thread while the log goes on; then give it back to
-    `PartitionLog.end_flush`, or say `PartitionLog.fail`. One flush of a log at a time.
+    `PartitionLog.end_flush`, or say `PartitionLog.fail`. One flush of a log at a time. What came
+    of it is remembered here as well, so that the log learns of it even if whoever waited for it
+    was cancelled.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        *,
-        files: list[File],
-        end: LogPosition,
-        has_new_names: bool,
-        checkpoint: LogCheckpoint | None,
-    ) -> None:
-        """Sync `files`, then, as told, the names in `directory`, then write the checkpoint."""
+    def __init__(self, disk: Disk, directory: str, work: FlushWork) -> None:
+        """Make durable what `work` says of the log in `directory`."""
         self._disk = disk
         self._directory = directory
-        self._files = files
-        self._has_new_names = has_new_names
-        self._checkpoint = checkpoint
-        self.end = end
-        """Everything below it is durable once `run` has returned."""
+        self.work = work
+        self.is_running = False
+        """Whether `run` was called and has not returned."""
+        self.is_done = False
+        """Whether all is durable."""
+        self.error: OSError | None = None
+        """Why the log must go offline."""
+        self.had_no_room = False
+        """Whether the disk was too full for the checkpoint. The old one is still right."""
 
     def run(self) -> None:
         """Sync; blocks.
@@ -52,9 +64,27 @@ class Flush:
         Raises:
             OSError: The disk failed; the log must go offline.
         """
-        for file in self._files:
+        self.is_running = True
+        try:
+            self._run()
+        except OSError as error:
+            self.error = error
+            raise
+        finally:
+            self.is_running = False
+        self.is_done = True
+
+    def _run(self) -> None:
+        for file in self.work.files.values():
             file.sync()
-        if self._has_new_names:
+        if self.work.has_new_names:
             self._disk.sync_directory(self._directory)
-        if self._checkpoint is not None:
-            write_small_file(self._disk, f"{self._directory}/{CHECKPOINT_NAME}", self._checkpoint)
+        if self.work.checkpoint is None:
+            return
+        path = f"{self._directory}/{CHECKPOINT_NAME}"
+        try:
+            write_small_file(self._disk, path, self.work.checkpoint)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            self.had_no_room = True

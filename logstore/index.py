@@ -5,18 +5,33 @@ bytes. One entry stands for each batch that begins at least `interval_bytes` aft
 indexed one. The third column makes it a time index as well: it is the largest timestamp of all
 batches *before* the entry, which never falls, so it can be searched although the timestamps of
 records may jump back and forth.
+
+    prefix, 24 bytes                      then, count entries in three columns
+     0   4 magic "TLIX"                    4 bytes each: offset minus base offset
+     4   2 format version                  4 bytes each: position in the segment
+     6   2 reserved, 0                     8 bytes each: largest timestamp before
+     8   8 base offset
+    16   4 count of entries
+    20   4 CRC-32C of all other bytes
+
+All integers are little-endian.
 """
 
 import struct
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import final
 
 from crc32c import crc32c
 
-_PREFIX = struct.Struct("<4sHHQII")
+_PREFIX = struct.Struct("<4sHHQI")
+_CRC = struct.Struct("<I")
+_PREFIX_SIZE = _PREFIX.size + _CRC.size
+_ENTRY_SIZE = 16
 _MAGIC = b"TLIX"
 _VERSION = 1
+assert sys.byteorder == "little", "columns are stored as they are in memory"
 
 
 @final
@@ -76,24 +91,25 @@ class SegmentIndex:
 
     def to_bytes(self) -> bytes:
         """Return the index as it is stored."""
+        prefix = _PREFIX.pack(_MAGIC, _VERSION, 0, self._base_offset, len(self._positions))
         body = self._offsets.tobytes() + self._positions.tobytes() + self._max_timestamps.tobytes()
-        prefix = _PREFIX.pack(
-            _MAGIC, _VERSION, 0, self._base_offset, len(self._positions), crc32c(body)
-        )
-        return prefix + body
+        return prefix + _CRC.pack(crc32c(body, crc32c(prefix))) + body
 
     @classmethod
     def from_bytes(
         cls, data: bytes, *, base_offset: int, interval_bytes: int
     ) -> "SegmentIndex | None":
-        """Return a stored index, `None` when it is damaged or of another segment."""
-        if len(data) < _PREFIX.size:
+        """Return a stored index, `None` when it is damaged or of another segment or version."""
+        if len(data) < _PREFIX_SIZE:
             return None
-        magic, version, _, stored_base, count, crc = _PREFIX.unpack_from(data)
-        body = data[_PREFIX.size :]
+        magic, version, _, stored_base, count = _PREFIX.unpack_from(data)
+        (crc,) = _CRC.unpack_from(data, _PREFIX.size)
+        body = memoryview(data)[_PREFIX_SIZE:]
         if (magic, version, stored_base) != (_MAGIC, _VERSION, base_offset):
             return None
-        if len(body) != count * 16 or crc32c(body) != crc:
+        if len(body) != count * _ENTRY_SIZE:
+            return None
+        if crc32c(body, crc32c(data[: _PREFIX.size])) != crc:
             return None
         index = cls(base_offset=base_offset, interval_bytes=interval_bytes)
         index._offsets.frombytes(body[: count * 4])

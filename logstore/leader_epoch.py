@@ -4,7 +4,7 @@ Pure: no clock, no I/O. KIP-101 and KIP-279: a replica finds where its log parts
 leader's by comparing epochs, never by comparing high watermarks.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import final
 
@@ -29,6 +29,15 @@ class LeaderEpochs:
     def latest(self) -> int | None:
         """The epoch of the last record, `None` when there is none."""
         return self._entries[-1][0] if self._entries else None
+
+    def epoch_before(self, offset: int) -> int:
+        """Return the epoch of the last record below `offset`, 0 when none is known."""
+        found = bisect_left(self._entries, offset, key=lambda entry: entry[1]) - 1
+        return self._entries[found][0] if found >= 0 else 0
+
+    def may_assign(self, epoch: int) -> bool:
+        """Return whether no later epoch has written."""
+        return not self._entries or epoch >= self._entries[-1][0]
 
     def assign(self, epoch: int, offset: int) -> None:
         """Take note that the record at `offset`, the log's end, is written by `epoch`."""

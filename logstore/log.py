@@ -5,7 +5,6 @@ blocking part of making them durable, which a shell runs elsewhere. `logstore.re
 log; `logstore.segments` knows where things are.
 """
 
-import errno
 from enum import Enum
 from typing import NoReturn, final
 
@@ -13,16 +12,16 @@ import msgspec
 
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.config import LogConfig
-from logstore.disk import File
+from logstore.disk import DISK_FULL_ERRNOS
 from logstore.file_cache import FileCache
 from logstore.flush import Flush, LogPosition
 from logstore.leader_epoch import LeaderEpochs
 from logstore.producer_state import ProducerStates
 from logstore.retention import SegmentFacts, deletable_count
 from logstore.segment import Segment
-from logstore.segment_format import SEGMENT_HEADER_SIZE
 from logstore.segments import Segments
 from logstore.slice import LogSlice
+from logstore.unflushed import Unflushed
 from wire.errors import (
     CorruptRecordError,
     DiskFullError,
@@ -32,7 +31,6 @@ from wire.errors import (
 )
 from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
 
-_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _HEADROOM_BYTES = 1 << 20
 """A disk that ran full counts as full until there is this much room beyond a batch."""
 
@@ -66,6 +64,10 @@ class LogState(msgspec.Struct, frozen=True):
     log_start_offset: int
     leader_epochs: LeaderEpochs
     producers: ProducerStates
+    checkpoint_base_offset: int
+    """Segments below it are wholly on disk, and the checkpoint on disk says so."""
+    is_checkpoint_due: bool
+    """Whether the checkpoint on disk does not say all that was found."""
 
 
 @final
@@ -89,10 +91,9 @@ class PartitionLog:
         self.leader_epochs = state.leader_epochs
         self._producers = state.producers
         self._durable = self._end()
-        self._unsynced: dict[str, File] = {}
-        self._has_new_names = False
-        self._bytes_since_checkpoint = 0
-        self._is_checkpoint_due = False
+        self._unflushed = Unflushed(is_checkpoint_due=state.is_checkpoint_due)
+        self._flush: Flush | None = None
+        self._checkpoint_base_offset = state.checkpoint_base_offset
         self._is_disk_full = False
         self._failure: str | None = None
 
@@ -114,7 +115,7 @@ class PartitionLog:
     @property
     def bytes_since_checkpoint(self) -> int:
         """How many bytes a start after a crash would have to scan."""
-        return self._bytes_since_checkpoint
+        return self._unflushed.bytes_since_checkpoint
 
     @property
     def size_bytes(self) -> int:
@@ -150,7 +151,7 @@ class PartitionLog:
             DiskFullError: There is no room; a later append may succeed.
             LogOfflineError: The disk failed.
         """
-        self._require_online()
+        self.require_online()
         size = len(batch)
         if size > self.config.batch_bytes_max:
             raise RecordTooLargeError(
@@ -159,30 +160,31 @@ class PartitionLog:
                 size_bytes=size,
                 limit_bytes=self.config.batch_bytes_max,
             )
-        if header.producer_id:
+        is_sequenced = header.producer_id and not header.is_control
+        if is_sequenced:
             known_at = self._producers.check(header)
             if known_at is not None:
                 return Appended(known_at, known_at + header.last_offset_delta + 1, True)
-        if self._is_disk_full:
-            self._require_room(size)
+        assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
         base_offset = self._segments.active.end_offset
         next_offset = base_offset + header.last_offset_delta + 1
         try:
+            if self._is_disk_full:
+                self._require_room(size)
             if self._segments.must_roll(size, next_offset, self.config):
                 self._roll(now_ms=now_ms)
             active = self._segments.active
             stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
             stamp_replica(batch, durable_position=self._durable_position_in(active))
-            active.append(header, batch, next_offset=next_offset)
-            self._unsynced[active.path] = active.file()
+            active.append(header, batch, base_offset=base_offset)
+            self._unflushed.wrote(active.path, active.file(), size)
         except OSError as error:
             self._append_failed(error)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
-        self._bytes_since_checkpoint += size
         self.leader_epochs.assign(leader_epoch, base_offset)
-        if header.producer_id:
-            self._producers.appended(header, base_offset)
+        if is_sequenced:
+            self._producers.appended(header, base_offset, now_ms=now_ms)
         return Appended(base_offset, next_offset, False)
 
     def read(self, offset: int, *, bytes_max: int, high_watermark: int) -> LogSlice | None:
@@ -196,7 +198,7 @@ class PartitionLog:
             CorruptRecordError: The record at `offset` is known to be damaged.
             LogOfflineError: The disk failed.
         """
-        self._require_online()
+        self.require_online()
         if not self._log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {offset} is not in the log, which has offsets"
@@ -221,7 +223,7 @@ class PartitionLog:
         Raises:
             LogOfflineError: The disk failed.
         """
-        self._require_online()
+        self.require_online()
         try:
             return self._segments.find_time(
                 timestamp_ms,
@@ -237,40 +239,46 @@ class PartitionLog:
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
         assert offset is not None
         assert end_offset is not None
-        self._segments.add_damage(offset, end_offset)
-        self._is_checkpoint_due = True
+        if self._segments.damage.add(offset, end_offset):
+            self._unflushed.request_checkpoint()
 
     def begin_flush(self) -> Flush | None:
         """Return the work that makes everything appended so far durable, `None` if it all is.
 
         Give it to `end_flush` when it has run, or say `fail` when it failed. One at a time.
         """
-        if self._failure is not None or not (self._unsynced or self._is_checkpoint_due):
+        self._settle_flush()
+        if self._failure is not None:
             return None
-        checkpoint = None
-        if self._is_checkpoint_due or self._bytes_since_checkpoint >= self.config.checkpoint_bytes:
-            checkpoint = self._make_checkpoint()
-            self._bytes_since_checkpoint = 0
-            self._is_checkpoint_due = False
-        files, self._unsynced = list(self._unsynced.values()), {}
-        has_new_names, self._has_new_names = self._has_new_names, False
-        return Flush(
-            self._files.disk,
-            self.directory,
-            files=files,
-            end=self._end(),
-            has_new_names=has_new_names,
-            checkpoint=checkpoint,
+        work = self._unflushed.begin(
+            self._end(),
+            checkpoint_bytes=self.config.checkpoint_bytes,
+            make_checkpoint=self._make_checkpoint,
         )
+        if work is not None:
+            self._flush = Flush(self._files.disk, self.directory, work)
+        return self._flush
 
     def end_flush(self, flush: Flush) -> None:
         """Take note that `flush` has run: its end is the durable end."""
-        if self._failure is None and flush.end.offset <= self.log_end_offset:
-            self._durable = flush.end
+        if flush is not self._flush or self._failure is not None:
+            return  # Something else has settled it meanwhile.
+        assert flush.is_done
+        self._flush = None
+        self._unflushed.done(had_no_room=flush.had_no_room)
+        self._durable = flush.work.end
+        if flush.work.checkpoint is not None and not flush.had_no_room:
+            self._checkpoint_base_offset = flush.work.checkpoint.recovery_base_offset
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the next flush writes a checkpoint; what one must keep is not durable before."""
+        return self._is_checkpoint_due
 
     def request_checkpoint(self) -> None:
         """Let the next flush write a checkpoint, so that the next start need not scan."""
-        self._is_checkpoint_due = True
+        if self._unflushed.bytes_since_checkpoint:
+            self._unflushed.request_checkpoint()
 
     def fail(self, reason: str) -> None:
         """Take the log offline: what is on disk is not known any more.
@@ -284,7 +292,8 @@ class PartitionLog:
     def close(self) -> None:
         """Drop open files; nothing is flushed. The log is of no further use."""
         self._segments.forget_files()
-        self._unsynced = {}
+        self._unflushed = Unflushed(is_checkpoint_due=False)
+        self._flush = None
         self.fail("the log was closed")
 
     def roll_if_old(self, *, now_ms: int) -> None:
@@ -296,7 +305,7 @@ class PartitionLog:
             try:
                 self._roll(now_ms=now_ms)
             except OSError as error:
-                if error.errno not in _DISK_FULL_ERRNOS:
+                if error.errno not in DISK_FULL_ERRNOS:
                     self.fail(f"rolling a segment failed: {error}")
 
     def expire_producers(self, *, now_ms: int) -> None:
@@ -306,7 +315,9 @@ class PartitionLog:
     def apply_retention(self, *, high_watermark: int, now_ms: int) -> list[Segment]:
         """Take the oldest segments out of the log, and return them for `Segment.remove_files`.
 
-        The log start offset moves before any file goes.
+        The log start offset moves before any file goes, and only segments below the last
+        checkpoint go: whatever a power cut makes of names, that checkpoint tells where the log
+        had come to.
         """
         if self._failure is not None:
             return []
@@ -321,14 +332,13 @@ class PartitionLog:
             ],
             config=self.config,
             active_bytes=self._segments.active.size_bytes,
-            high_watermark=high_watermark,
+            high_watermark=min(high_watermark, self._checkpoint_base_offset),
             log_start_offset=self._log_start_offset,
             now_ms=now_ms,
         )
         removed = self._segments.drop_oldest(count)
-        for segment in removed:
-            self._unsynced.pop(segment.path, None)
-            self._move_start(max(self._log_start_offset, segment.end_offset))
+        if removed:
+            self._move_start(max(self._log_start_offset, self._segments.base_offset))
         return removed
 
     def delete_records(self, before_offset: int, *, high_watermark: int) -> None:
@@ -338,7 +348,7 @@ class PartitionLog:
             OffsetOutOfRangeError: The offset is above the high watermark.
             LogOfflineError: The disk failed.
         """
-        self._require_online()
+        self.require_online()
         if before_offset > high_watermark:
             raise OffsetOutOfRangeError(
                 f"cannot delete up to offset {before_offset}: only offsets below"
@@ -348,46 +358,61 @@ class PartitionLog:
             )
         if before_offset > self._log_start_offset:
             self._move_start(before_offset)
-            self._is_checkpoint_due = True
+            self._unflushed.request_checkpoint()
 
     def truncate(self, offset: int) -> None:
         """Remove all batches that reach to or above `offset`, durably; blocks.
 
-        Only for what was never committed: a follower that parts from its leader. A checkpoint
-        below the cut is written first, so that a crash in between does not look like damage.
+        Only for what was never committed: a follower that parts from its leader. No flush may be
+        running. A checkpoint that ends at the cut is written first, so that a crash in between
+        does not look like damage; then the log may be found as it was.
 
         Raises:
+            DiskFullError: There is no room for the checkpoint; nothing has changed.
             LogOfflineError: The disk failed.
         """
-        self._require_online()
+        self._settle_flush()
+        self.require_online()
         if offset >= self.log_end_offset:
             return
-        disk = self._files.disk
         try:
-            cut_segment = self._segments.holding(offset)
-            write_small_file(
-                disk,
-                f"{self.directory}/{CHECKPOINT_NAME}",
-                self._checkpoint_before_cut(cut_segment, offset),
-            )
-            self._segments.truncate(offset, self.config)
-            active = self._segments.active
-            active.file().sync()
-            disk.sync_directory(self.directory)
+            self._require_room(0)
+            flush = self.begin_flush()
+            if flush is not None:
+                flush.run()
+                self.end_flush(flush)
+            removed = self._segments.cut(offset, self.config)
+            self.leader_epochs.truncate_end(self.log_end_offset)
+            self._producers.truncate(self.log_end_offset)
+            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
+            checkpoint = self._make_checkpoint()
+            path = f"{self.directory}/{CHECKPOINT_NAME}"
+            write_small_file(self._files.disk, path, checkpoint)
+            self._segments.cut_files(removed)
         except OSError as error:
             self._failed("truncating", error)
-        self._unsynced = {}
-        self._has_new_names = False
-        self.leader_epochs.truncate_end(active.end_offset)
-        self._producers.truncate(active.end_offset)
+        self._unflushed = Unflushed(is_checkpoint_due=False)
         self._durable = self._end()
-        self._is_checkpoint_due = True
+        self._checkpoint_base_offset = checkpoint.recovery_base_offset
+
+    def _settle_flush(self) -> None:
+        """Take account of a flush of which nobody said what came of it."""
+        flush = self._flush
+        if flush is None:
+            return
+        assert not flush.is_running, "one flush at a time"
+        if flush.is_done:
+            self.end_flush(flush)
+        elif flush.error is not None:
+            self.fail(f"fsync failed: {flush.error}")
+        else:
+            self._unflushed.take_back()
+        self._flush = None
 
     def _move_start(self, offset: int) -> None:
         self._log_start_offset = offset
         self.leader_epochs.truncate_start(offset)
-        damage = self._segments.damage
-        self._segments.damage = [known for known in damage if known.end_offset > offset]
+        self._segments.damage.truncate_start(offset)
 
     def _end(self) -> LogPosition:
         active = self._segments.active
@@ -399,11 +424,11 @@ class PartitionLog:
 
     def _roll(self, *, now_ms: int) -> None:
         old = self._segments.active
-        self._unsynced[old.path] = old.file()
         new = self._segments.roll(self.config, now_ms=now_ms)
-        self._unsynced[new.path] = new.file()
-        self._has_new_names = True
-        self._is_checkpoint_due = True
+        self._unflushed.wrote(old.path, old.file())
+        self._unflushed.wrote(new.path, new.file())
+        self._unflushed.made_name()
+        self._unflushed.request_checkpoint()
 
     def _make_checkpoint(self) -> LogCheckpoint:
         active = self._segments.active
@@ -421,25 +446,12 @@ class PartitionLog:
             damage=list(self._segments.damage),
         )
 
-    def _checkpoint_before_cut(self, segment: Segment, offset: int) -> LogCheckpoint:
-        epochs = LeaderEpochs(self.leader_epochs.entries)
-        epochs.truncate_end(segment.base_offset)
-        producers = ProducerStates(self._producers.snapshot())
-        producers.truncate(segment.base_offset)
-        return LogCheckpoint(
-            log_start_offset=self._log_start_offset,
-            recovery_offset=segment.base_offset,
-            recovery_base_offset=segment.base_offset,
-            recovery_position=SEGMENT_HEADER_SIZE,
-            max_timestamp_ms=0,
-            first_append_ms=None,
-            index=b"",
-            leader_epochs=list(epochs.entries),
-            producers=producers.snapshot(),
-            damage=[known for known in self._segments.damage if known.offset < offset],
-        )
+    def require_online(self) -> None:
+        """Check that the log can be used.
 
-    def _require_online(self) -> None:
+        Raises:
+            LogOfflineError: The disk failed, or the log was closed.
+        """
         if self._failure is not None:
             raise LogOfflineError(f"{self.directory} is offline: {self._failure}")
 
@@ -452,7 +464,7 @@ class PartitionLog:
         self._is_disk_full = False
 
     def _append_failed(self, error: OSError) -> NoReturn:
-        if error.errno not in _DISK_FULL_ERRNOS:
+        if error.errno not in DISK_FULL_ERRNOS:
             self._failed("writing", error)
         self._is_disk_full = True
         raise DiskFullError(

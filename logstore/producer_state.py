@@ -32,17 +32,18 @@ class ProducerSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
     producer_id: int
     producer_epoch: int
-    last_timestamp_ms: int
+    last_append_ms: int
+    """When its last batch was appended, by the broker's clock. Records may be of any age."""
     window: list[AppendedBatch]
 
 
 @final
 class _Producer:
-    __slots__ = ("epoch", "last_timestamp_ms", "window")
+    __slots__ = ("epoch", "last_append_ms", "window")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.last_timestamp_ms = 0
+        self.last_append_ms = 0
         self.window: deque[AppendedBatch] = deque(maxlen=WINDOW_BATCHES)
 
 
@@ -50,7 +51,8 @@ class _Producer:
 class ProducerStates:
     """The last batches of every producer that wrote to this log.
 
-    Invariant: each window is contiguous: a batch begins with the sequence after the last one.
+    Invariant: offsets grow within a window. A window is empty only when all of it was truncated;
+    the epoch is still known then, and fences.
     """
 
     def __init__(self, snapshots: Iterable[ProducerSnapshot] = ()) -> None:
@@ -58,7 +60,7 @@ class ProducerStates:
         self._producers: dict[int, _Producer] = {}
         for snapshot in snapshots:
             producer = _Producer(snapshot.producer_epoch)
-            producer.last_timestamp_ms = snapshot.last_timestamp_ms
+            producer.last_append_ms = snapshot.last_append_ms
             producer.window.extend(snapshot.window)
             self._producers[snapshot.producer_id] = producer
 
@@ -70,7 +72,7 @@ class ProducerStates:
         """Return the offset at which this very batch was appended before, `None` when it is new.
 
         A producer that is not known (any more) may start anywhere (KIP-360): its state expired,
-        or the records that told of it were deleted.
+        or the records that told of it were truncated.
 
         Raises:
             FencedProducerError: The batch carries an older epoch.
@@ -78,10 +80,12 @@ class ProducerStates:
             DuplicateSequenceError: The batch was appended, but longer ago than the window.
         """
         producer = self._producers.get(header.producer_id)
-        if producer is None or not producer.window:
+        if producer is None:
             return None
         if header.producer_epoch != producer.epoch:
             return self._check_new_epoch(header, producer.epoch)
+        if not producer.window:
+            return None
         expected = producer.window[-1].next_sequence
         if header.base_sequence == expected:
             return None
@@ -116,12 +120,12 @@ class ProducerStates:
                 expected_sequence=0,
             )
 
-    def appended(self, header: BatchHeader, base_offset: int) -> None:
+    def appended(self, header: BatchHeader, base_offset: int, *, now_ms: int) -> None:
         """Take note that a batch is in the log at `base_offset`."""
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
-        producer.last_timestamp_ms = max(producer.last_timestamp_ms, header.max_timestamp_ms)
+        producer.last_append_ms = now_ms
         producer.window.append(
             AppendedBatch(header.base_sequence, header.next_sequence, base_offset)
         )
@@ -132,24 +136,22 @@ class ProducerStates:
         A producer has at most a window of batches under way, so what it may still retry lies in
         the window even when all of it is truncated; then its next batch may start anywhere.
         """
-        for producer_id in list(self._producers):
-            window = self._producers[producer_id].window
+        for producer in self._producers.values():
+            window = producer.window
             while window and window[-1].base_offset >= log_end_offset:
                 window.pop()
-            if not window:
-                del self._producers[producer_id]
 
     def expire(self, *, before_ms: int) -> None:
-        """Forget producers whose newest record is older than `before_ms`."""
+        """Forget producers whose last batch was appended before `before_ms`."""
         for producer_id in list(self._producers):
-            if self._producers[producer_id].last_timestamp_ms < before_ms:
+            if self._producers[producer_id].last_append_ms < before_ms:
                 del self._producers[producer_id]
 
     def snapshot(self) -> list[ProducerSnapshot]:
         """Return what a checkpoint must keep."""
         return [
             ProducerSnapshot(
-                producer_id, producer.epoch, producer.last_timestamp_ms, list(producer.window)
+                producer_id, producer.epoch, producer.last_append_ms, list(producer.window)
             )
             for producer_id, producer in self._producers.items()
         ]

@@ -1,17 +1,13 @@
-"""Opening a log: what is trusted, what is scanned, what is a torn tail and what is damage.
+"""Opening a log: what is trusted, and what is scanned.
 
-A log is scanned from its recovery point, not from zero. The first bad batch is a torn tail,
-which is cut off, unless it is proven to lie in what was once durable: below the recovery point,
-or below the durable position that a later valid batch carries. A valid batch behind a bad one
-proves nothing by itself, for sectors that were not synced reach the disk in any order. Proven
-damage is never cut off: the range is remembered, readers are told, and what lies behind it
-stays readable.
+A log is scanned from its recovery point, not from zero. What the scan says is bad is a torn
+tail, which is cut off, or damage, which is remembered; `logstore.segment_scan` tells them apart.
+Files that are missing are judged like bytes that are missing.
 
 Before a byte behind the recovery point is believed, the file is synced and its page cache
 dropped: after a failed fsync the kernel shows pages that never reached the disk.
 """
 
-from collections.abc import Callable
 from typing import final
 
 import msgspec
@@ -19,26 +15,20 @@ import msgspec
 from logstore.checkpoint import (
     CHECKPOINT_NAME,
     DamagedFileError,
-    DamagedRange,
     LogCheckpoint,
     read_small_file,
 )
-from logstore.config import LogConfig, MiB
+from logstore.config import LogConfig
+from logstore.damage import DamagedRange, DamagedRanges
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
 from logstore.leader_epoch import LeaderEpochs
 from logstore.log import LogState, PartitionLog
 from logstore.producer_state import ProducerStates
-from logstore.scan import FileWindow, walk_headers
-from logstore.segment import LOG_SUFFIX, Segment
-from logstore.segment_format import (
-    SEGMENT_FOOTER_SIZE,
-    SEGMENT_HEADER_SIZE,
-    SegmentFooter,
-    SegmentHeader,
-    parse_segment_footer,
-    parse_segment_header,
-)
+from logstore.scan import FileWindow, Predecessor
+from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, base_offset_of
+from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentFooter, SegmentHeader
+from logstore.segment_scan import Evidence, SegmentScan
 from logstore.segments import Segments
 from wire.errors import DataDirectoryError
 from wire.record_batch import BatchHeader
@@ -52,7 +42,7 @@ class RecoveryReport(msgspec.Struct):
     truncated_bytes: int = 0
     """Bytes of a torn tail that were cut off; none of them was ever durable."""
     damage: list[DamagedRange] = []
-    """Records that are damaged, found now or before."""
+    """Records that are damaged or lost, found now or before."""
     notes: list[str] = []
     """Other things worth a line in the log."""
 
@@ -65,22 +55,33 @@ def open_log(
     An empty or missing directory becomes an empty log.
 
     Raises:
-        OSError: The disk failed.
+        OSError: The disk is full or failed.
         DataDirectoryError: A file belongs to another log, or to a newer version.
     """
     recovery = _Recovery(directory, owner, files, config, now_ms=now_ms)
-    state = recovery.run()
-    log = PartitionLog(directory, files, config, state)
-    if recovery.has_changed:
-        log.request_checkpoint()
-    return log, recovery.report
+    return PartitionLog(directory, files, config, recovery.run()), recovery.report
+
+
+_NOTHING_KNOWN = LogCheckpoint(
+    log_start_offset=0,
+    recovery_offset=0,
+    recovery_base_offset=0,
+    recovery_position=SEGMENT_HEADER_SIZE,
+    max_timestamp_ms=0,
+    first_append_ms=None,
+    index=b"",
+    leader_epochs=[],
+    producers=[],
+    damage=[],
+)
 
 
 @final
 class _Recovery:
     """One opening of one log.
 
-    Invariant: everything below `_offset` is accounted for, as batches or as damage.
+    Invariant: everything from where the files begin to `_offset` is in `_segments` or in
+    `_damage`.
     """
 
     def __init__(
@@ -99,28 +100,32 @@ class _Recovery:
         self._config = config
         self._now_ms = now_ms
         self.report = RecoveryReport()
-        self.has_changed = False
-        self._checkpoint: LogCheckpoint | None = None
+        self._known = _NOTHING_KNOWN
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
-        self._damage: list[DamagedRange] = []
+        self._damage = DamagedRanges()
         self._segments: list[Segment] = []
+        self._log_start_offset = 0
         self._offset = 0
+        self._has_changed = False
 
     def run(self) -> LogState:
-        self._disk.make_directory(self._directory)
         self._read_checkpoint()
-        bases = self._segment_bases()
+        bases = self._list_segments()
+        for base in bases:
+            self._check_owner(Segment(self._files, self._directory, base))
+        self._find_start(bases)
         for number, base in enumerate(bases):
-            if not self._open_segment(base, bases[number + 1 :]):
+            if not self._take_in(base, bases[number + 1 :]):
                 self._remove_torn(bases[number + 1 :])
                 break
-        self._account_for_lost_end()
-        log_start_offset = self._settle_start()
+        if self._offset < self._known.recovery_offset:
+            self._lose(self._known.recovery_offset)
+        self._settle_start()
         self._settle_active()
-        if self.has_changed:
+        if self._has_changed:
             self._disk.sync_directory(self._directory)
-        self.report.damage = self._damage
+        self.report.damage = list(self._damage)
         segments = Segments(
             self._owner,
             self._directory,
@@ -128,7 +133,14 @@ class _Recovery:
             segments=self._segments,
             damage=self._damage,
         )
-        return LogState(segments, log_start_offset, self._epochs, self._producers)
+        return LogState(
+            segments,
+            self._log_start_offset,
+            self._epochs,
+            self._producers,
+            checkpoint_base_offset=self._known.recovery_base_offset,
+            is_checkpoint_due=self._has_changed,
+        )
 
     def _read_checkpoint(self) -> None:
         path = f"{self._directory}/{CHECKPOINT_NAME}"
@@ -138,296 +150,234 @@ class _Recovery:
             self.report.notes.append(f"{error}; the whole log is scanned instead")
             return
         if checkpoint is not None:
-            self._checkpoint = checkpoint
+            self._known = checkpoint
             self._epochs = LeaderEpochs(checkpoint.leader_epochs)
             self._producers = ProducerStates(checkpoint.producers)
-            self._damage = list(checkpoint.damage)
+            self._damage = DamagedRanges(checkpoint.damage)
 
-    def _segment_bases(self) -> list[int]:
-        bases: list[int] = []
-        for name in self._disk.list_directory(self._directory):
-            stem, suffix = name[: -len(LOG_SUFFIX)], name[-len(LOG_SUFFIX) :]
-            if suffix == LOG_SUFFIX and stem.isdigit():
-                bases.append(int(stem))
-            elif name.endswith(".tmp"):
+    def _list_segments(self) -> list[int]:
+        """Return the base offsets of all segments; remove what a crash left lying about."""
+        names = self._disk.list_directory(self._directory)
+        bases = {base for name in names if (base := base_offset_of(name, LOG_SUFFIX)) is not None}
+        for name in names:
+            base = base_offset_of(name, INDEX_SUFFIX)
+            is_orphan = base is not None and base not in bases
+            if is_orphan or name.endswith(".tmp"):
                 self._disk.remove(f"{self._directory}/{name}")
-        bases.sort()
-        self._offset = bases[0] if bases else 0
-        return bases
+        if not bases:
+            self._make_directory()
+        return sorted(bases)
 
-    def _open_segment(self, base: int, later: list[int]) -> bool:
+    def _make_directory(self) -> None:
+        """Make the directory, and its name and those of its parents durable."""
+        self._disk.make_directory(self._directory)
+        parts = self._directory.split("/")
+        for depth in range(len(parts)):
+            self._disk.sync_directory("/".join(parts[:depth]))
+
+    def _find_start(self, bases: list[int]) -> None:
+        """Go to where the files begin, or should begin.
+
+        Retention removes only segments below the one that the checkpoint names.
+        """
+        known = self._known
+        first = bases[0] if bases else known.recovery_base_offset
+        if known is not _NOTHING_KNOWN:
+            first = min(first, known.recovery_base_offset)
+        self._offset = first
+        self._log_start_offset = max(first, known.log_start_offset)
+
+    def _take_in(self, base: int, later: list[int]) -> bool:
         """Take one segment in; return whether those behind it still count."""
         segment = Segment(self._files, self._directory, base)
         if base < self._offset:
             stale = f"{segment.path}.stale"
+            segment.forget_files()
             self._disk.rename(segment.path, stale)
             self.report.notes.append(f"{stale} overlaps the segment before it and was set aside")
-            self.has_changed = True
+            self._has_changed = True
             return True
         if base > self._offset:
-            if not self._is_durable_before([base, *later]):
+            if not self._was_durable([base, *later]):
                 self._remove_torn([base])
                 return False
-            self._add_damage(self._offset, base)
-            self._offset = base
-        checkpoint = self._checkpoint
-        is_below = checkpoint is not None and base < checkpoint.recovery_base_offset
-        if is_below and segment.open_sealed():
+            self._lose(base)
+        footer = segment.read_footer()
+        if footer is not None and base < self._known.recovery_base_offset:
+            segment.open_sealed(footer)
+            segment.forget_files()
             self._segments.append(segment)
             self._offset = segment.end_offset
             return True
-        return self._scan_segment(segment, later, is_below_recovery=is_below)
+        return self._scan(segment, footer, later)
 
-    def _scan_segment(self, segment: Segment, later: list[int], *, is_below_recovery: bool) -> bool:
-        file = self._files.file(segment.path)
-        size = file.size()
-        start, durable_position = self._prepare_scan(segment, size, is_below_recovery)
-        if start < size:
-            file.sync()
-            file.drop_cache()
-            self.report.scanned_bytes += size - start
-            self.has_changed = True
-        footer = self._read_ends(segment, size)
-        end = size if footer is None else footer.end_position
-        segment.trusted_position = start
-        scan = _SegmentScan(self, segment, end=end, durable_position=durable_position)
-        is_torn = scan.run(start, is_followed=lambda: self._is_durable_before(later))
-        if is_torn:
-            self.report.truncated_bytes += size - segment.end_position
-            file.truncate(segment.end_position)
-            file.sync()
-        if segment.end_offset == segment.base_offset and is_torn and self._segments:
-            segment.forget_files()
-            segment.remove_files()
-            return False
-        self._segments.append(segment)
-        self._offset = segment.end_offset
-        if footer is not None and not is_torn:
-            if footer.end_offset > self._offset:
-                self._add_damage(self._offset, footer.end_offset)
-                self._offset = segment.end_offset = footer.end_offset
-            segment.seal(now_ms=footer.sealed_at_ms)
-        return not is_torn
-
-    def _prepare_scan(
-        self, segment: Segment, size: int, is_below_recovery: bool
-    ) -> tuple[int, int]:
-        """Return where to begin scanning, and up to where bytes are known to be durable."""
-        checkpoint = self._checkpoint
-        if checkpoint is None or segment.base_offset != checkpoint.recovery_base_offset:
-            segment.reopen(
-                self._config,
-                index=None,
-                end_position=SEGMENT_HEADER_SIZE,
-                end_offset=segment.base_offset,
-            )
-            return SEGMENT_HEADER_SIZE, size if is_below_recovery else 0
-        durable_position = checkpoint.recovery_position
-        if size < durable_position:
-            # The file lost its end: look at all of it, to keep what is left.
-            segment.reopen(
-                self._config,
-                index=None,
-                end_position=SEGMENT_HEADER_SIZE,
-                end_offset=segment.base_offset,
-            )
-            self._epochs.truncate_end(segment.base_offset)
-            self._producers.truncate(segment.base_offset)
-            return SEGMENT_HEADER_SIZE, durable_position
-        index = SegmentIndex.from_bytes(
-            checkpoint.index,
-            base_offset=segment.base_offset,
-            interval_bytes=self._config.index_interval_bytes,
-        )
-        segment.reopen(
-            self._config,
-            index=index,
-            end_position=durable_position,
-            end_offset=checkpoint.recovery_offset,
-        )
-        segment.first_append_ms = checkpoint.first_append_ms
-        if index is None:
-            self._index_headers(segment, durable_position)
-        segment.max_timestamp_ms = checkpoint.max_timestamp_ms
-        return durable_position, durable_position
-
-    def _index_headers(self, segment: Segment, end: int) -> None:
-        file = self._files.file(segment.path)
-        for position, header in walk_headers(file, SEGMENT_HEADER_SIZE, end=end, chunk_bytes=MiB):
-            segment.noted(header.base_offset, header.max_timestamp_ms, position)
-
-    def _read_ends(self, segment: Segment, size: int) -> SegmentFooter | None:
-        """Check whose segment this is, mend a torn header, and return the footer if any."""
-        file = self._files.file(segment.path)
-        found = parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE))
-        owner = SegmentHeader(self._owner.topic_id, self._owner.partition, segment.base_offset)
+    def _check_owner(self, segment: Segment) -> None:
+        """Check whose segment this is; mend a header that is torn or damaged."""
+        found = segment.read_header()
+        owner = msgspec.structs.replace(self._owner, base_offset=segment.base_offset)
         if found is None:
-            file.write_at(0, [owner.to_bytes()])
-            file.sync()
-            self.has_changed = True
+            segment.file().write_at(0, [owner.to_bytes()])
+            segment.file().sync()
+            self._has_changed = True
         elif found != owner:
             raise DataDirectoryError(
                 f"{self._disk.root}/{segment.path} belongs to partition {found.partition} of"
                 f" topic {found.topic_id.hex()}, base offset {found.base_offset}; was it copied"
                 " here?"
             )
-        if size < SEGMENT_HEADER_SIZE + SEGMENT_FOOTER_SIZE:
-            return None
-        footer = parse_segment_footer(file.read_at(size - SEGMENT_FOOTER_SIZE, SEGMENT_FOOTER_SIZE))
-        is_ours = footer is not None and footer.end_position == size - SEGMENT_FOOTER_SIZE
-        return footer if is_ours else None
 
-    def _is_durable_before(self, later: list[int]) -> bool:
-        """Return whether segments behind this one prove that it was once wholly durable.
+    def _scan(self, segment: Segment, footer: SegmentFooter | None, later: list[int]) -> bool:
+        """Take in what is good of a segment; return whether those behind it still count."""
+        file = segment.file()
+        size = file.size()
+        durable_position = self._open_unsealed(segment, size)
+        start = segment.end_position
+        if start < size:
+            file.sync()
+            file.drop_cache()
+            self.report.scanned_bytes += size - start
+            self._has_changed = True
+        end = size if footer is None else footer.end_position
+        scan = SegmentScan(
+            FileWindow(file, end=end),
+            position=start,
+            end=end,
+            predecessor=self._predecessor(segment.end_offset),
+            evidence=Evidence(
+                durable_position, later[0] if later else None, lambda: self._was_durable(later)
+            ),
+        )
+        for position, header in scan.batches():
+            self._accept(segment, header, position)
+        for damaged in scan.damage:
+            self._add_damage(damaged.offset, damaged.end_offset)
+        segment.end_position = scan.end_position
+        if scan.is_torn:
+            self.report.truncated_bytes += size - scan.end_position
+        self._segments.append(segment)
+        self._settle_end(segment, footer, size)
+        self._offset = segment.end_offset
+        return not scan.is_torn
+
+    def _settle_end(self, segment: Segment, footer: SegmentFooter | None, size: int) -> None:
+        """Seal a scanned segment if its footer fits; cut off what is no batch behind the last."""
+        if (
+            footer is not None
+            and footer.end_position == segment.end_position
+            and footer.end_offset >= segment.end_offset
+        ):
+            self._add_damage(segment.end_offset, footer.end_offset)
+            segment.adopt(footer)
+        elif segment.end_position < size:
+            segment.cut_file()
+
+    def _open_unsealed(self, segment: Segment, size: int) -> int:
+        """Open a segment to be scanned; return up to where its bytes were once durable."""
+        known = self._known
+        index, end_position, end_offset = None, SEGMENT_HEADER_SIZE, segment.base_offset
+        durable_position = 0
+        if segment.base_offset < known.recovery_base_offset:
+            durable_position = size
+        elif segment.base_offset == known.recovery_base_offset:
+            durable_position = known.recovery_position
+            # When it has lost its end, we look at all that is there.
+            if durable_position <= size:
+                end_position, end_offset = durable_position, known.recovery_offset
+                segment.max_timestamp_ms = known.max_timestamp_ms
+                segment.first_append_ms = known.first_append_ms
+                index = SegmentIndex.from_bytes(
+                    known.index,
+                    base_offset=segment.base_offset,
+                    interval_bytes=self._config.index_interval_bytes,
+                )
+        segment.open_active(
+            self._config, index=index, end_position=end_position, end_offset=end_offset
+        )
+        return durable_position
+
+    def _predecessor(self, offset: int) -> Predecessor:
+        """Return what must hold for a batch at `offset`."""
+        return Predecessor(offset, self._epochs.epoch_before(offset))
+
+    def _accept(self, segment: Segment, header: BatchHeader, position: int) -> None:
+        segment.take_in(header, position, base_offset=header.base_offset)
+        if header.base_offset < self._known.recovery_offset:
+            return  # The checkpoint told about its epoch and its producer.
+        if self._epochs.may_assign(header.leader_epoch):
+            self._epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id and not header.is_control:
+            self._producers.appended(header, header.base_offset, now_ms=self._now_ms)
+
+    def _was_durable(self, later: list[int]) -> bool:
+        """Return whether all before the segments `later` was once durable, as far as they tell.
 
         A durable position above 0 is only stamped after a flush that covered all before.
         """
-        if self._checkpoint is not None and later:
-            if later[0] <= self._checkpoint.recovery_base_offset:
-                return True
+        if later and later[0] <= self._known.recovery_base_offset:
+            return True
         for base in later:
-            file = self._files.file(Segment(self._files, self._directory, base).path)
+            file = Segment(self._files, self._directory, base).file()
             window = FileWindow(file, end=file.size())
-            found = window.find_valid(SEGMENT_HEADER_SIZE, offset_min=base)
-            while found is not None:
-                position, header = found
-                if header.durable_position > 0:
-                    return True
-                found = window.find_valid(position + header.size, offset_min=header.next_offset)
+            found = window.find_valid(
+                SEGMENT_HEADER_SIZE, accepts=Predecessor(base, durable_position=1).may_precede
+            )
+            if found is not None:
+                return True
         return False
 
     def _remove_torn(self, bases: list[int]) -> None:
         for base in bases:
             segment = Segment(self._files, self._directory, base)
-            self.report.truncated_bytes += self._files.file(segment.path).size()
+            self.report.truncated_bytes += segment.file().size()
             segment.forget_files()
             segment.remove_files()
-            self.has_changed = True
+            self._has_changed = True
 
-    def _account_for_lost_end(self) -> None:
-        """Keep offsets that were once durable from being given again."""
-        if self._checkpoint is None or self._offset >= self._checkpoint.recovery_offset:
-            return
-        start = max(self._offset, self._checkpoint.log_start_offset)
-        self._add_damage(start, self._checkpoint.recovery_offset)
-        self._offset = self._checkpoint.recovery_offset
-        if self._segments and not self._segments[-1].is_sealed:
-            self._segments[-1].end_offset = self._offset
+    def _lose(self, end_offset: int) -> None:
+        """Take note that everything up to `end_offset` is lost; it is never given again."""
+        self._add_damage(max(self._offset, self._log_start_offset), end_offset)
+        self._offset = end_offset
+        last = self._segments[-1] if self._segments else None
+        if last is not None and not last.is_sealed:
+            # What lies behind its last batch may be damage: nothing is appended there.
+            last.end_offset = end_offset
+            self._seal(last)
 
-    def _settle_start(self) -> int:
-        """Return the log start offset; remove what lies below it."""
-        log_start_offset = self._segments[0].base_offset if self._segments else self._offset
-        if self._checkpoint is not None:
-            log_start_offset = max(log_start_offset, self._checkpoint.log_start_offset)
-        self._offset = max(self._offset, log_start_offset)
-        while self._segments and self._segments[0].end_offset <= log_start_offset:
-            is_empty_active = len(self._segments) == 1 and (
-                self._segments[0].base_offset == log_start_offset
-            )
-            if is_empty_active:
-                break
+    def _settle_start(self) -> None:
+        """Remove segments of which nothing is readable any more."""
+        start = self._log_start_offset
+        while len(self._segments) > 1 and self._segments[0].end_offset <= start:
             segment = self._segments.pop(0)
             segment.forget_files()
             segment.remove_files()
-            self.has_changed = True
-        self._epochs.truncate_start(log_start_offset)
-        self._damage = [known for known in self._damage if known.end_offset > log_start_offset]
-        return log_start_offset
+            self._has_changed = True
+        self._offset = max(self._offset, start)
+        self._epochs.truncate_start(start)
+        self._damage.truncate_start(start)
 
     def _settle_active(self) -> None:
         """Seal what is not the end, and make sure that there is an active segment."""
         for segment in self._segments[:-1]:
-            if not segment.is_sealed:
-                segment.seal(now_ms=self._now_ms)
-                segment.file().sync()
-                self.has_changed = True
+            self._seal(segment)
         last = self._segments[-1] if self._segments else None
-        is_cut_short = last is not None and any(
-            known.end_offset == last.end_offset for known in self._damage
-        )
-        if last is not None and not last.is_sealed and is_cut_short:
-            last.seal(now_ms=self._now_ms)
-            last.file().sync()
+        if last is not None and last.end_offset < self._offset:
+            self._seal(last)
         if last is None or last.is_sealed:
-            segment = Segment(self._files, self._directory, self._offset)
-            owner = SegmentHeader(self._owner.topic_id, self._owner.partition, self._offset)
-            segment.create(owner, self._config)
-            segment.file().sync()
-            self._segments.append(segment)
-            self.has_changed = True
+            last = Segment(self._files, self._directory, self._offset)
+            owner = msgspec.structs.replace(self._owner, base_offset=self._offset)
+            last.create(owner, self._config)
+            last.file().sync()
+            self._segments.append(last)
+            self._has_changed = True
         elif last.end_position > SEGMENT_HEADER_SIZE and last.first_append_ms is None:
             last.first_append_ms = self._now_ms
 
+    def _seal(self, segment: Segment) -> None:
+        if not segment.is_sealed:
+            segment.seal(now_ms=self._now_ms)
+            segment.file().sync()
+            self._has_changed = True
+
     def _add_damage(self, offset: int, end_offset: int) -> None:
-        self._damage.append(DamagedRange(offset, end_offset))
-        self.has_changed = True
-
-    def accept(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        """Take a scanned batch in."""
-        segment.noted(header.base_offset, header.max_timestamp_ms, position)
-        segment.end_position = position + header.size
-        segment.end_offset = header.next_offset
-        latest = self._epochs.latest
-        if latest is None or header.leader_epoch >= latest:
-            self._epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id and not header.is_control:
-            self._producers.appended(header, header.base_offset)
-
-    def damaged(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        """Take note that bytes from the segment's end to the batch at `position` are damaged."""
-        self._add_damage(segment.end_offset, header.base_offset)
-        segment.end_position = position
-        segment.end_offset = header.base_offset
-
-
-@final
-class _SegmentScan:
-    """The walk through one segment behind what is known to be good."""
-
-    def __init__(
-        self, recovery: _Recovery, segment: Segment, *, end: int, durable_position: int
-    ) -> None:
-        self._recovery = recovery
-        self._segment = segment
-        self._end = end
-        self._durable_position = durable_position
-        self._window = FileWindow(segment.file(), end=end)
-
-    def run(self, position: int, *, is_followed: Callable[[], bool]) -> bool:
-        """Take in all good batches; return whether the segment ends in a torn tail."""
-        segment = self._segment
-        while position < self._end:
-            header = self._window.valid_header(position)
-            if header is not None and header.base_offset >= segment.end_offset:
-                self._recovery.accept(segment, header, position)
-                position += header.size
-                continue
-            behind = self._next_valid(position)
-            if not (self._is_proven(position, behind) or is_followed()):
-                return True
-            if behind is None:
-                # What is there stays there, for whoever wants to look at it.
-                segment.end_position = self._end
-                return False
-            position, header = behind
-            self._recovery.damaged(segment, header, position)
-        return False
-
-    def _next_valid(self, position: int) -> tuple[int, BatchHeader] | None:
-        offset = self._segment.end_offset
-        header = self._window.header(position)
-        if header is not None and header.base_offset >= offset:
-            # Only the payload is bad: what looks like a batch inside of it is none.
-            return self._window.find_valid(position + header.size, offset_min=header.next_offset)
-        return self._window.find_valid(position + 1, offset_min=offset)
-
-    def _is_proven(self, position: int, behind: tuple[int, BatchHeader] | None) -> bool:
-        """Return whether the bytes at `position` were once durable."""
-        if position < self._durable_position:
-            return True
-        while behind is not None:
-            at, header = behind
-            if header.durable_position > position:
-                return True
-            behind = self._window.find_valid(at + header.size, offset_min=header.next_offset)
-        return False
+        if self._damage.add(offset, end_offset):
+            self._has_changed = True

@@ -3,8 +3,10 @@
 Decides what is a batch and what is not; reads through a `File`, in large pieces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import final
+
+import msgspec
 
 from logstore.config import KiB, MiB
 from logstore.disk import File
@@ -17,6 +19,27 @@ from wire.record_batch import (
 )
 
 _MARKER = SYNC_MARKER.to_bytes(4, "little")
+
+
+class Predecessor(msgspec.Struct, frozen=True, gc=False):
+    """What a batch says about those behind it in the same file.
+
+    Offsets grow, and leader epochs and durable positions never fall. Bytes that only look like
+    the next batch (an older one on a recycled block, one that somebody sent as a payload) rarely
+    fit.
+    """
+
+    next_offset: int
+    leader_epoch: int = 0
+    durable_position: int = 0
+
+    def may_precede(self, header: BatchHeader) -> bool:
+        """Return whether a batch with this header may lie behind."""
+        return (
+            header.base_offset >= self.next_offset
+            and header.leader_epoch >= self.leader_epoch
+            and header.durable_position >= self.durable_position
+        )
 
 
 @final
@@ -33,7 +56,9 @@ class FileWindow:
 
     def view(self, position: int, length: int) -> memoryview:
         """Return `length` bytes from `position` on, fewer only at the end."""
-        length = max(min(length, self._end - position), 0)
+        length = min(length, self._end - position)
+        if length <= 0:
+            return memoryview(b"")
         begin = position - self._start
         if begin < 0 or begin + length > len(self._data):
             wanted = min(max(length, self._chunk_bytes), self._end - position)
@@ -46,32 +71,46 @@ class FileWindow:
         header = parse_header(self.view(position, HEADER_SIZE))
         if header is None or position + header.size > self._end:
             return None
-        return header
+        # No batch was written when more than what lies before it was durable.
+        return header if header.durable_position <= position else None
 
     def valid_header(self, position: int) -> BatchHeader | None:
         """Return the header at `position` if a whole batch with right checksums is there."""
         header = self.header(position)
-        if header is None:
-            return None
-        batch = self.view(position, header.size)
-        return header if len(batch) == header.size and has_valid_payload(header, batch) else None
+        return header if header is not None and self._has_payload(header, position) else None
 
-    def find_valid(self, position: int, *, offset_min: int) -> tuple[int, BatchHeader] | None:
-        """Return the first valid batch at or behind `position` with at least `offset_min`."""
+    def find_valid(
+        self, position: int, *, accepts: Callable[[BatchHeader], bool]
+    ) -> tuple[int, BatchHeader] | None:
+        """Return the first valid batch at or behind `position` that is accepted."""
         while position + HEADER_SIZE <= self._end:
-            self.view(position, HEADER_SIZE)
+            if len(self.view(position, HEADER_SIZE)) < HEADER_SIZE:
+                return None  # The file is shorter than it was.
             found = self._data.find(_MARKER, position - self._start)
             if found < 0:
                 # The marker may begin in the last bytes of this part.
-                behind = self._start + len(self._data) - len(_MARKER) + 1
-                position = max(behind, position + 1)
+                position = max(self._start + len(self._data) - len(_MARKER) + 1, position + 1)
                 continue
             position = self._start + found
-            header = self.valid_header(position)
-            if header is not None and header.base_offset >= offset_min:
+            header = self.header(position)
+            if header is not None and accepts(header) and self._has_payload(header, position):
                 return position, header
             position += 1
         return None
+
+    def find_behind(
+        self, position: int, *, accepts: Callable[[BatchHeader], bool]
+    ) -> tuple[int, BatchHeader] | None:
+        """Return the first valid batch behind the bad one at `position` that is accepted."""
+        header = self.header(position)
+        if header is not None and accepts(header):
+            # Only the payload is bad: what looks like a batch inside of it is none.
+            return self.find_valid(position + header.size, accepts=accepts)
+        return self.find_valid(position + 1, accepts=accepts)
+
+    def _has_payload(self, header: BatchHeader, position: int) -> bool:
+        batch = self.view(position, header.size)
+        return len(batch) == header.size and has_valid_payload(header, batch)
 
 
 def walk_headers(
@@ -82,14 +121,14 @@ def walk_headers(
     Payloads are only looked at to find the next batch behind damage.
     """
     window = FileWindow(file, end=end, chunk_bytes=chunk_bytes)
-    offset = 0
+    last = Predecessor(0)
     while position < end:
         header = window.header(position)
-        if header is None:
-            found = window.find_valid(position, offset_min=offset)
+        if header is None or not last.may_precede(header):
+            found = window.find_valid(position, accepts=last.may_precede)
             if found is None:
                 return
             position, header = found
         yield position, header
         position += header.size
-        offset = header.next_offset
+        last = Predecessor(header.next_offset, header.leader_epoch, header.durable_position)

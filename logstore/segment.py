@@ -3,7 +3,7 @@
 from typing import final
 
 from logstore.config import LogConfig, MiB
-from logstore.disk import File
+from logstore.disk import DISK_FULL_ERRNOS, File
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
 from logstore.scan import walk_headers
@@ -19,11 +19,19 @@ from wire.record_batch import BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+_DIGITS = 20
 
 
 def segment_path(directory: str, base_offset: int) -> str:
     """Return the path of a segment's file."""
-    return f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
+    return f"{directory}/{base_offset:0{_DIGITS}d}{LOG_SUFFIX}"
+
+
+def base_offset_of(name: str, suffix: str) -> int | None:
+    """Return the base offset in the name of a segment's file, `None` for other names."""
+    stem = name.removesuffix(suffix)
+    is_ours = stem != name and len(stem) == _DIGITS and stem.isascii() and stem.isdigit()
+    return int(stem) if is_ours else None
 
 
 @final
@@ -31,11 +39,11 @@ class Segment:
     """A run of offsets in one file.
 
     Invariant: batches lie without gaps from `SEGMENT_HEADER_SIZE` to `end_position`, with
-    offsets growing from `base_offset` to below `end_offset`, except in damaged ranges.
+    offsets growing from `base_offset` to below `end_offset`, except where there is damage.
     """
 
     def __init__(self, files: FileCache, directory: str, base_offset: int) -> None:
-        """Describe a segment; `create` or `open_sealed` or recovery fill it in."""
+        """Describe a segment; `create`, `open_sealed` or recovery fill it in."""
         self._files = files
         self.path = segment_path(directory, base_offset)
         self._index_path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
@@ -47,7 +55,7 @@ class Segment:
         self.max_timestamp_ms = 0
         """Largest timestamp; 0 when empty."""
         self.first_append_ms: int | None = None
-        """When the first record was appended, by the broker's clock; `None` when empty."""
+        """When it got its first record, by the broker's clock; `None` when empty or sealed."""
         self.sealed_at_ms: int | None = None
         """When it was sealed; `None` while it is the active one."""
         self.trusted_position = SEGMENT_HEADER_SIZE
@@ -91,61 +99,66 @@ class Segment:
             raise
         self.index = self._new_index(config)
 
-    def open_sealed(self) -> bool:
-        """Fill in from the footer; return whether there is a right one.
+    def read_header(self) -> SegmentHeader | None:
+        """Return whose file this is, `None` when the header is torn or damaged.
 
         Raises:
             OSError: The disk failed.
             DataDirectoryError: The file was written by a newer version.
         """
-        file = self._files.disk.open(self.path)
-        try:
-            size = file.size()
-            parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE))
-            tail = file.read_at(max(size - SEGMENT_FOOTER_SIZE, 0), SEGMENT_FOOTER_SIZE)
-        finally:
-            file.close()
-        footer = parse_segment_footer(tail)
-        if footer is None or footer.end_position != size - SEGMENT_FOOTER_SIZE:
-            return False
+        return parse_segment_header(self.file().read_at(0, SEGMENT_HEADER_SIZE))
+
+    def read_footer(self) -> SegmentFooter | None:
+        """Return the footer at the end of the file, `None` when there is none.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        file = self.file()
+        position = file.size() - SEGMENT_FOOTER_SIZE
+        if position < SEGMENT_HEADER_SIZE:
+            return None
+        footer = parse_segment_footer(file.read_at(position, SEGMENT_FOOTER_SIZE))
+        return footer if footer is not None and footer.end_position == position else None
+
+    def open_sealed(self, footer: SegmentFooter) -> None:
+        """Fill in from the footer; the batches are not looked at."""
         self.end_offset = footer.end_offset
         self.end_position = footer.end_position
         self.max_timestamp_ms = footer.max_timestamp_ms
         self.sealed_at_ms = footer.sealed_at_ms
         self.trusted_position = footer.end_position
-        return True
 
-    def reopen(
+    def open_active(
         self, config: LogConfig, *, index: SegmentIndex | None, end_position: int, end_offset: int
     ) -> None:
-        """Make it an active segment that reaches to `end_position`; recovery goes on from there."""
+        """Let it grow from `end_position`; what lies before is not looked at."""
         self.index = index if index is not None else self._new_index(config)
-        self.end_position = end_position
+        self.end_position = self.trusted_position = end_position
         self.end_offset = end_offset
 
-    def append(self, header: BatchHeader, batch: memoryview, *, next_offset: int) -> None:
+    def append(self, header: BatchHeader, batch: memoryview, *, base_offset: int) -> None:
         """Write one batch at the end; the caller has stamped it.
 
         Raises:
             OSError: The disk is full or failed; the file is as it was, or `EIO` is raised.
         """
         file = self._files.file(self.path)
+        position = self.end_position
         try:
-            file.write_at(self.end_position, [batch])
+            file.write_at(position, [batch])
         except OSError:
-            file.truncate(self.end_position)
+            file.truncate(position)
             raise
-        self.noted(
-            next_offset - header.last_offset_delta - 1, header.max_timestamp_ms, self.end_position
-        )
-        self.end_position += len(batch)
-        self.end_offset = next_offset
+        self.take_in(header, position, base_offset=base_offset)
 
-    def noted(self, base_offset: int, max_timestamp_ms: int, position: int) -> None:
-        """Take note of a batch at `position` in the index."""
+    def take_in(self, header: BatchHeader, position: int, *, base_offset: int) -> None:
+        """Count in the batch that is in the file at `position`."""
         assert self.index is not None, "only the active segment grows"
         self.index.add(base_offset, position, max_timestamp_before=self.max_timestamp_ms)
-        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp_ms)
+        self.end_position = position + header.size
+        self.end_offset = base_offset + header.last_offset_delta + 1
 
     def seal(self, *, now_ms: int) -> None:
         """Write the footer and the index; neither is durable before a sync.
@@ -153,50 +166,71 @@ class Segment:
         Raises:
             OSError: The disk is full or failed; the segment is still active.
         """
-        assert self.index is not None
         footer = SegmentFooter(self.end_offset, self.end_position, self.max_timestamp_ms, now_ms)
         file = self._files.file(self.path)
         try:
             file.write_at(self.end_position, [footer.to_bytes()])
-            self._write_index(self.index)
         except OSError:
             file.truncate(self.end_position)
             raise
-        self.sealed_at_ms = now_ms
-        self._files.index(self._index_path, lambda: self._require(self.index))
+        self.adopt(footer)
+
+    def adopt(self, footer: SegmentFooter) -> None:
+        """Be sealed by a footer that is in the file; writes the index.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        index = self.index
+        assert index is not None, "only the active segment can be sealed"
+        self._write_index(index)
+        self.end_offset = footer.end_offset
+        self.max_timestamp_ms = max(self.max_timestamp_ms, footer.max_timestamp_ms)
+        self.sealed_at_ms = footer.sealed_at_ms
+        self.first_append_ms = None
         self.index = None
+        self._files.forget(self._index_path)
+        self._files.index(self._index_path, lambda: index)
 
-    def unseal(self, config: LogConfig) -> None:
-        """Make it the active segment again, without its footer.
-
-        Raises:
-            OSError: The disk failed.
-        """
-        if self.is_sealed:
-            self.index = self._load_index(config)
-            self._files.forget(self._index_path)
-            self._files.disk.remove(self._index_path)
-            self.file().truncate(self.end_position)
-            self.sealed_at_ms = None
-
-    def truncate(self, position: int, end_offset: int) -> None:
-        """Cut off everything from `position` on; the segment is the active one.
+    def cut(self, position: int, end_offset: int, config: LogConfig) -> None:
+        """Be the active segment that ends at `position`; the files follow by `cut_file`.
 
         Raises:
             OSError: The disk failed.
         """
-        assert self.index is not None
         assert SEGMENT_HEADER_SIZE <= position <= self.end_position
-        self.file().truncate(position)
+        self.index = self.loaded_index(config)
         self.index.truncate(position)
         self.end_position = position
         self.end_offset = end_offset
         self.trusted_position = min(self.trusted_position, position)
+        self.sealed_at_ms = None
+        if position == SEGMENT_HEADER_SIZE:
+            self.first_append_ms = None
 
-    def start_position(self, offset: int, config: LogConfig) -> int:
-        """Return where to begin reading for `offset`: a batch at or shortly before it."""
+    def remove_index(self) -> None:
+        """Remove the index of what is the active segment again.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._files.forget(self._index_path)
+        self._files.disk.remove(self._index_path)
+
+    def cut_file(self) -> None:
+        """Cut off what lies behind the last batch, durably; blocks.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        file = self.file()
+        file.truncate(self.end_position)
+        file.sync()
+
+    def start_of(self, offset: int, config: LogConfig) -> tuple[int, int]:
+        """Return (offset, position) of a batch at or shortly before `offset`: read from there."""
         entry = self.loaded_index(config).floor(offset)
-        return entry[1] if entry is not None else SEGMENT_HEADER_SIZE
+        return entry if entry is not None else (self.base_offset, SEGMENT_HEADER_SIZE)
 
     def end_below(self, offset: int, config: LogConfig) -> tuple[int, int]:
         """Return (position, offset) after the last batch that ends at or below `offset`.
@@ -205,10 +239,7 @@ class Segment:
         """
         if offset >= self.end_offset:
             return self.end_position, self.end_offset
-        entry = self.loaded_index(config).floor(offset - 1)
-        if entry is None:
-            return SEGMENT_HEADER_SIZE, self.base_offset
-        end_offset, end_position = entry
+        end_offset, end_position = self.start_of(offset - 1, config)
         for position, header in walk_headers(self.file(), end_position, end=self.end_position):
             if header.next_offset > offset:
                 break
@@ -257,26 +288,27 @@ class Segment:
         ):
             index.add(header.base_offset, position, max_timestamp_before=max_timestamp_ms)
             max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
-        if self.is_sealed:
-            self._write_index(index)
+        self._write_index(index)
         return index
 
     def _write_index(self, index: SegmentIndex) -> None:
-        # Not synced and not replaced atomically: its CRC tells, and it can be rebuilt.
-        file = self._files.disk.open(self._index_path, create=True)
+        """Write the index, if there is room; it is not synced, for it can be rebuilt."""
+        disk = self._files.disk
+        # Always a new file: if the old one was only overwritten, a power cut could bring back the
+        # index of a segment that was cut since then and grew differently.
+        disk.remove(self._index_path)
         try:
-            data = index.to_bytes()
-            file.truncate(0)
-            file.write_at(0, [data])
-        finally:
-            file.close()
+            file = disk.open(self._index_path, create=True)
+            try:
+                file.write_at(0, [index.to_bytes()])
+            finally:
+                file.close()
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            disk.remove(self._index_path)
 
     def _new_index(self, config: LogConfig) -> SegmentIndex:
         return SegmentIndex(
             base_offset=self.base_offset, interval_bytes=config.index_interval_bytes
         )
-
-    @staticmethod
-    def _require(index: SegmentIndex | None) -> SegmentIndex:
-        assert index is not None
-        return index

@@ -101,5 +101,5 @@ def parse_segment_footer(data: bytes) -> SegmentFooter | None:
 
 
 def _has_valid_crc(data: bytes) -> bool:
-    (crc,) = _CRC.unpack_from(data, SEGMENT_HEADER_SIZE - _CRC.size)
-    return crc32c(data[: SEGMENT_HEADER_SIZE - _CRC.size]) == crc
+    covered = SEGMENT_HEADER_SIZE - _CRC.size
+    return data[covered:SEGMENT_HEADER_SIZE] == _CRC.pack(crc32c(data[:covered]))

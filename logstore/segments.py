@@ -3,8 +3,8 @@
 from bisect import bisect_right
 from typing import final
 
-from logstore.checkpoint import DamagedRange
 from logstore.config import LogConfig
+from logstore.damage import DamagedRanges
 from logstore.file_cache import FileCache
 from logstore.scan import walk_headers
 from logstore.segment import Segment
@@ -18,7 +18,8 @@ _RELATIVE_OFFSET_MAX = (1 << 32) - 1
 class Segments:
     """Segments without overlap; the last one is active.
 
-    Invariant: base offsets grow strictly; all but the last are sealed and not empty.
+    Invariant: base offsets grow strictly; all but the last are sealed; what lies between the end
+    of one and the base of the next is in `damage`.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Segments:
         files: FileCache,
         *,
         segments: list[Segment],
-        damage: list[DamagedRange],
+        damage: DamagedRanges,
     ) -> None:
         """Take over the segments in `directory`; there is at least one."""
         assert segments, "a log has an active segment"
@@ -36,8 +37,8 @@ class Segments:
         self._directory = directory
         self._files = files
         self._segments = segments
-        self.damage = sorted(damage, key=lambda damaged: damaged.offset)
-        """Known damaged ranges, in order."""
+        self.damage = damage
+        """Records that are known to be damaged or lost."""
 
     @property
     def active(self) -> Segment:
@@ -48,6 +49,11 @@ class Segments:
     def sealed(self) -> list[Segment]:
         """All others, oldest first."""
         return self._segments[:-1]
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset of the oldest one."""
+        return self._segments[0].base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -97,61 +103,60 @@ class Segments:
         return segment
 
     def holding(self, offset: int) -> Segment:
-        """Return the segment in whose range `offset` lies."""
+        """Return the last segment that begins at or below `offset`, or else the first one."""
         found = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        segment = self._segments[max(found, 0)]
-        if offset >= segment.end_offset and found + 1 < len(self._segments):
-            return self._segments[found + 1]
-        return segment
-
-    def damage_at(self, offset: int) -> DamagedRange | None:
-        """Return the known damage that covers `offset`."""
-        for damaged in self.damage:
-            if damaged.offset <= offset < damaged.end_offset:
-                return damaged
-        return None
-
-    def add_damage(self, offset: int, end_offset: int) -> None:
-        """Remember that records from `offset` to `end_offset` (exclusive) are damaged."""
-        if self.damage_at(offset) is None:
-            self.damage.append(DamagedRange(offset, end_offset))
-            self.damage.sort(key=lambda damaged: damaged.offset)
+        return self._segments[max(found, 0)]
 
     def read(
         self, offset: int, config: LogConfig, *, bytes_max: int, high_watermark: int
-    ) -> LogSlice:
+    ) -> LogSlice | None:
         """Return where the batches from `offset` on are; see `PartitionLog.read`."""
-        damaged = self.damage_at(offset)
+        damaged = self.damage.first_ending_above(offset)
+        bound = high_watermark
         if damaged is not None:
-            raise corrupt(offset, damaged.end_offset)
+            bound = min(bound, damaged.offset)
+            if bound <= offset:
+                raise corrupt(offset, damaged.end_offset)
         segment = self.holding(offset)
-        index = segment.loaded_index(config)
-        start = segment.start_position(offset, config)
-        limit = self._read_limit(segment, offset, config, high_watermark)
-        end = limit
-        if start + bytes_max < limit:
+        end, end_offset = segment.end_below(bound, config)
+        if end_offset <= offset:
+            return self._nothing_whole(segment, offset, end, high_watermark)
+        start_offset, start = segment.start_of(offset, config)
+        if end - start > bytes_max:
+            index = segment.loaded_index(config)
             cut = index.floor_position(start + bytes_max)
             if cut is None or cut <= start:
                 cut = index.ceiling_position(start + 1)
-            end = limit if cut is None else min(cut, limit)
-        return LogSlice(
+            if cut is not None and cut < end:
+                end, end_offset = cut, offset
+        part = LogSlice(
             segment.file(),
             start,
             end - start,
             offset=offset,
             end_offset=segment.end_offset,
-            is_trusted=start >= segment.trusted_position,
+            is_trusted=start >= segment.trusted_position
+            and not self.damage.touches(start_offset, offset),
         )
+        part.has_more = end_offset < high_watermark
+        return part
 
-    def _read_limit(
-        self, segment: Segment, offset: int, config: LogConfig, high_watermark: int
-    ) -> int:
-        """Return the position in `segment` up to which may be read from `offset` on."""
-        bound = high_watermark
-        for damaged in self.damage:
-            if damaged.offset > offset:
-                bound = min(bound, damaged.offset)
-        return segment.end_below(bound, config)[0]
+    def _nothing_whole(
+        self, segment: Segment, offset: int, position: int, high_watermark: int
+    ) -> LogSlice | None:
+        """Return what there is at `position`, where no whole batch with `offset` lies below."""
+        found = next(walk_headers(segment.file(), position, end=segment.end_position), None)
+        if found is not None and found[0] == position and found[1].next_offset > high_watermark:
+            return None  # The batch is committed only in part.
+        # Damage that nobody knows of yet. Loading the slice tells how far it goes.
+        return LogSlice(
+            segment.file(),
+            position,
+            segment.end_position - position,
+            offset=offset,
+            end_offset=segment.end_offset,
+            is_trusted=False,
+        )
 
     def find_time(
         self, timestamp_ms: int, config: LogConfig, *, log_start_offset: int, high_watermark: int
@@ -186,21 +191,38 @@ class Segments:
             segment.forget_files()
         return removed
 
-    def truncate(self, offset: int, config: LogConfig) -> None:
-        """Remove all batches that reach to or above `offset`; the last one left is active.
+    def cut(self, offset: int, config: LogConfig) -> list[Segment]:
+        """Leave out all batches that reach to or above `offset`; the last one left is active.
+
+        The files follow by `cut_files`, which takes what this returns.
 
         Raises:
             OSError: The disk failed.
         """
+        removed: list[Segment] = []
         while len(self._segments) > 1 and self.active.base_offset >= offset:
-            removed = self._segments.pop()
-            removed.forget_files()
-            removed.remove_files()
+            removed.append(self._segments.pop())
         active = self.active
-        active.unseal(config)
-        active.truncate(*active.end_below(offset, config))
-        end_offset = active.end_offset
-        self.damage = [damaged for damaged in self.damage if damaged.offset < end_offset]
+        position, end_offset = active.end_below(offset, config)
+        active.cut(position, end_offset, config)
+        self.damage.truncate_end(end_offset)
+        return removed
+
+    def cut_files(self, removed: list[Segment]) -> None:
+        """Let the files follow `cut`, durably; blocks.
+
+        The last segments go first, and their names are gone for good before the active one is
+        cut: a segment that came back behind a gap would look as if the gap were damage.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        for segment in removed:
+            segment.forget_files()
+            segment.remove_files()
+        self.active.remove_index()
+        self._files.disk.sync_directory(self._directory)
+        self.active.cut_file()
 
     def forget_files(self) -> None:
         """Drop all open files."""

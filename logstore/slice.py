@@ -1,13 +1,14 @@
 """A piece of a log, ready to be sent.
 
 Bytes are checked when they come from the disk, not each time they are sent: what this process
-wrote, and what `load` has just read, was checked and sits in the page cache.
+wrote, and what `load` has just read, was checked and sits in the page cache. Consumers check
+again, end to end, so what goes bad in between is noticed by them.
 """
 
 from typing import final
 
 from logstore.disk import File
-from logstore.scan import FileWindow
+from logstore.scan import FileWindow, Predecessor
 from wire.errors import CorruptRecordError
 
 
@@ -15,7 +16,7 @@ from wire.errors import CorruptRecordError
 class LogSlice:
     """Whole batches in one segment file, from `position` on, `length` bytes."""
 
-    __slots__ = ("_end_offset", "_is_trusted", "file", "length", "offset", "position")
+    __slots__ = ("_end_offset", "_is_trusted", "file", "has_more", "length", "offset", "position")
 
     def __init__(
         self,
@@ -34,13 +35,15 @@ class LogSlice:
         self.offset = offset
         self._end_offset = end_offset
         self._is_trusted = is_trusted
+        self.has_more = False
+        """Whether there was more to read: beyond a limit, in the next segment, behind damage."""
 
     def is_ready(self) -> bool:
         """Return whether it can be sent at once: checked before, and in the page cache."""
         return self._is_trusted and self.file.is_cached(self.position, self.length)
 
     def load(self) -> "LogSlice":
-        """Read from the disk and check; return what is good of it. Blocks.
+        """Read from the disk and check; return what is good of it, at least one batch. Blocks.
 
         Damaged batches below the offset asked for are left out; the slice ends before damage
         above it.
@@ -52,17 +55,21 @@ class LogSlice:
         end = self.position + self.length
         window = FileWindow(self.file, end=end)
         start = position = self.position
+        last = Predecessor(0)
         while position < end:
             header = window.valid_header(position)
-            if header is not None:
-                position += header.size
-                if header.next_offset <= self.offset:
-                    start = position
+            if header is None or not last.may_precede(header):
+                if position > start:
+                    break
+                start = position = self._behind_damage(position, last)
                 continue
-            if position > start:
-                break
-            start = position = self._behind_damage(position)
-        return LogSlice(
+            last = Predecessor(header.next_offset, header.leader_epoch, header.durable_position)
+            position += header.size
+            if header.next_offset <= self.offset:
+                start = position
+        if position == start:
+            raise corrupt(self.offset, self._end_offset)
+        loaded = LogSlice(
             self.file,
             start,
             position - start,
@@ -70,22 +77,26 @@ class LogSlice:
             end_offset=self._end_offset,
             is_trusted=True,
         )
+        loaded.has_more = self.has_more or position < end
+        return loaded
 
     def read(self) -> bytes:
         """Return the bytes; blocks unless `is_ready`."""
         return self.file.read_at(self.position, self.length)
 
-    def _behind_damage(self, position: int) -> int:
+    def _behind_damage(self, position: int, last: Predecessor) -> int:
+        """Return where to go on behind damage below the offset asked for."""
         window = FileWindow(self.file, end=self.file.size())
-        found = window.find_valid(position, offset_min=0)
+        found = window.find_behind(position, accepts=last.may_precede)
         next_offset = self._end_offset if found is None else found[1].base_offset
         if found is None or next_offset > self.offset:
-            raise corrupt(self.offset, max(next_offset, self.offset + 1))
+            raise corrupt(self.offset, next_offset)
         return found[0]
 
 
 def corrupt(offset: int, next_offset: int) -> CorruptRecordError:
     """Return the error for damaged records from `offset` to `next_offset` (exclusive)."""
+    next_offset = max(next_offset, offset + 1)
     return CorruptRecordError(
         f"stored records {offset} to {next_offset} (exclusive) are damaged;"
         f" reading can go on at {next_offset}",

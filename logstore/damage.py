@@ -1,0 +1,84 @@
+"""Which records of a log are damaged.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import final
+
+import msgspec
+
+
+class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
+    """Records whose stored bytes are known to be damaged."""
+
+    offset: int
+    end_offset: int
+    """Exclusive end: the first offset behind the damage."""
+
+
+@final
+class DamagedRanges:
+    """All known damage of one log.
+
+    Invariant: in order; no range is empty, and none touches another.
+    """
+
+    def __init__(self, ranges: Iterable[DamagedRange] = ()) -> None:
+        """Start with what a checkpoint kept."""
+        self._ranges: list[DamagedRange] = []
+        for damaged in ranges:
+            self.add(damaged.offset, damaged.end_offset)
+
+    def __iter__(self) -> Iterator[DamagedRange]:
+        """Return the ranges, lowest first."""
+        return iter(self._ranges)
+
+    def __len__(self) -> int:
+        """Return the number of ranges."""
+        return len(self._ranges)
+
+    def add(self, offset: int, end_offset: int) -> bool:
+        """Take note of damage; return whether any of it is news."""
+        if offset >= end_offset:
+            return False
+        touched = [
+            damaged
+            for damaged in self._ranges
+            if damaged.offset <= end_offset and damaged.end_offset >= offset
+        ]
+        united = DamagedRange(
+            min([offset, *(damaged.offset for damaged in touched)]),
+            max([end_offset, *(damaged.end_offset for damaged in touched)]),
+        )
+        if touched == [united]:
+            return False
+        others = [damaged for damaged in self._ranges if damaged not in touched]
+        self._ranges = sorted([*others, united], key=lambda damaged: damaged.offset)
+        return True
+
+    def at(self, offset: int) -> DamagedRange | None:
+        """Return the damage that covers `offset`."""
+        behind = self.first_ending_above(offset)
+        return behind if behind is not None and behind.offset <= offset else None
+
+    def first_ending_above(self, offset: int) -> DamagedRange | None:
+        """Return the damage that covers `offset` or else comes next behind it."""
+        return next((damaged for damaged in self._ranges if damaged.end_offset > offset), None)
+
+    def touches(self, offset: int, end_offset: int) -> bool:
+        """Return whether any of the offsets from `offset` to `end_offset` is damaged."""
+        behind = self.first_ending_above(offset) if self._ranges else None
+        return behind is not None and behind.offset < end_offset
+
+    def truncate_start(self, log_start_offset: int) -> None:
+        """Forget what lies wholly below the new start of the log."""
+        self._ranges = [each for each in self._ranges if each.end_offset > log_start_offset]
+
+    def truncate_end(self, log_end_offset: int) -> None:
+        """Forget what lies at or above the new end of the log."""
+        self._ranges = [
+            DamagedRange(each.offset, min(each.end_offset, log_end_offset))
+            for each in self._ranges
+            if each.offset < log_end_offset
+        ]

@@ -1,0 +1,134 @@
+"""Crashing a log at a chosen disk call, and what must hold afterwards."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from logstore.log import PartitionLog
+from tests.logstore.logs import NOW_MS, SMALL, Opened, new_log, read_all
+from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
+
+POWER_CUTS = range(6)
+"""Seeds: enough for every way in which unsynced changes survive."""
+
+
+_READING_OPERATIONS = {
+    "open", "size", "read_at", "is_cached", "exists", "list_directory", "free_bytes", "close",
+}  # fmt: skip
+
+
+class ProcessEndedError(BaseException):
+    """The process ends here; nothing may handle it."""
+
+
+@dataclass(slots=True)
+class Story:
+    """A log and what was promised about it, up to the moment of the crash."""
+
+    opened: Opened
+    values: dict[int, set[bytes]] = field(default_factory=dict[int, set[bytes]])
+    """By offset, what may be found there."""
+    count: int = 0
+    """How many values were written; each is unique."""
+    cut: int | None = None
+    """Where a truncation under way cuts."""
+    crash: str | None = None
+    """Before which call the process ended, `None` when it came to the end of the story."""
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.opened.log
+
+    def append(self, count: int = 1, *, size: int = 60, leader_epoch: int = 0) -> None:
+        """Append batches of one record."""
+        for _ in range(count):
+            self.count += 1
+            value = b"%08d" % self.count + b"." * (size - 8)
+            self.values.setdefault(self.log.log_end_offset, set()).add(value)
+            self.opened.append(value, leader_epoch=leader_epoch)
+
+    def flush(self, *, checkpoint: bool = False) -> None:
+        """Make all durable."""
+        self.opened.flush(checkpoint=checkpoint)
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log; what was above the cut may be found until this returns."""
+        self.cut = offset
+        self.log.truncate(offset)
+        self.cut = None
+        for at in [at for at in self.values if at >= offset]:
+            del self.values[at]
+
+    def retain(self, size: int) -> None:
+        """Delete the oldest segments."""
+        self.log.config = type(SMALL)(
+            segment_bytes=SMALL.segment_bytes,
+            index_interval_bytes=SMALL.index_interval_bytes,
+            batch_bytes_max=SMALL.batch_bytes_max,
+            retention_bytes=size,
+        )
+        for segment in self.log.apply_retention(
+            high_watermark=self.log.durable_end_offset, now_ms=NOW_MS
+        ):
+            segment.remove_files()
+
+    def check(self, after: Opened) -> None:
+        """Check that nothing promised is missing, and that what is there is what was written."""
+        try:
+            self._check(after)
+        except AssertionError as failure:
+            failure.add_note(f"crashed before {self.crash}")
+            raise
+
+    def _check(self, after: Opened) -> None:
+        before, log = self.log, after.log
+        promised = before.durable_end_offset
+        assert log.log_end_offset >= (promised if self.cut is None else min(promised, self.cut))
+        assert log.log_start_offset <= before.log_start_offset
+        assert not after.report.damage
+        assert not after.report.notes
+        found = read_all(log, bytes_max=SMALL.segment_bytes)
+        assert list(found) == list(range(log.log_start_offset, log.log_end_offset))
+        for offset, value in found.items():
+            assert value in self.values[offset], offset
+        self._check_that_it_goes_on(after, found)
+
+    @staticmethod
+    def _check_that_it_goes_on(after: Opened, found: dict[int, bytes]) -> None:
+        end = after.log.log_end_offset
+        after.append(b"one more", leader_epoch=9)
+        after.flush()
+        again = after.kill()
+        assert again.log.log_end_offset == end + 1
+        assert read_all(again.log) == {**found, end: b"one more"}
+        assert not again.report.damage
+
+
+def crashes(tell: Callable[[Story], None]) -> Iterator[Story]:
+    """Tell a story once for each disk call that changes something, and crash before that call."""
+    number = 0
+    while True:
+        story = Story(new_log())
+        story.crash = _crash(story.opened.disk, number, lambda told=story: tell(told))
+        yield story
+        if story.crash is None:
+            return
+        number += 1
+
+
+def _crash(disk: FaultyDisk, number: int, tell: Callable[[], None]) -> str | None:
+    """End the process before its disk call of this number; return that call, if there is one."""
+    seen: list[str] = []
+
+    def before_call(operation: str, path: str) -> None:
+        if operation not in _READING_OPERATIONS:
+            seen.append(f"{operation} {path}, call {len(seen)}")
+            if len(seen) > number:
+                raise ProcessEndedError
+
+    disk.before_call = before_call
+    try:
+        tell()
+    except (ProcessEndedError, StaleHandleError):  # The latter on its way out.
+        return seen[number]
+    disk.before_call = None
+    return None
