@@ -9,7 +9,6 @@ All calls are plain. Writes and reads of cached data go to the page cache and re
 """
 
 import errno
-import errno
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -17,9 +16,6 @@ from wire.env import BytesLike
 
 DISK_FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
 """The numbers of an `OSError` that say: there is no room. Anything else is a disk that failed."""
-
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-"""Errors that go away when somebody makes room."""
 
 
 class File(Protocol):

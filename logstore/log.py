@@ -273,7 +273,7 @@ class PartitionLog:
     @property
     def is_checkpoint_due(self) -> bool:
         """Whether the next flush writes a checkpoint; what one must keep is not durable before."""
-        return self._is_checkpoint_due
+        return self._unflushed.is_checkpoint_due
 
     def request_checkpoint(self) -> None:
         """Let the next flush write a checkpoint, so that the next start need not scan."""

@@ -22,7 +22,8 @@ class Unflushed:
         """Begin with nothing but, maybe, a checkpoint."""
         self._files: dict[str, File] = {}
         self._has_new_names = False
-        self._is_checkpoint_due = is_checkpoint_due
+        self.is_checkpoint_due = is_checkpoint_due
+        """Whether the checkpoint on disk does not say all that it should."""
         self._is_room_for_checkpoint = True
         self.bytes_since_checkpoint = 0
         """How many bytes a start after a crash would have to scan."""
@@ -40,7 +41,7 @@ class Unflushed:
 
     def request_checkpoint(self) -> None:
         """Take note that the checkpoint on disk does not say all that it should."""
-        self._is_checkpoint_due = True
+        self.is_checkpoint_due = True
         self._is_room_for_checkpoint = True
 
     def begin(
@@ -52,7 +53,7 @@ class Unflushed:
     ) -> FlushWork | None:
         """Return what makes everything so far durable, `None` if it all is."""
         assert self.work is None, "one flush at a time"
-        is_due = self._is_checkpoint_due or self.bytes_since_checkpoint >= checkpoint_bytes
+        is_due = self.is_checkpoint_due or self.bytes_since_checkpoint >= checkpoint_bytes
         has_bytes = bool(self._files) or self._has_new_names
         if not has_bytes and not (is_due and self._is_room_for_checkpoint):
             return None
@@ -65,7 +66,7 @@ class Unflushed:
         )
         self._files = {}
         self._has_new_names = False
-        self._is_checkpoint_due = False
+        self.is_checkpoint_due = False
         return self.work
 
     def done(self, *, had_no_room: bool) -> None:
@@ -74,7 +75,7 @@ class Unflushed:
         # Not tried again before there is more to flush, or somebody asks.
         self._is_room_for_checkpoint = not had_no_room
         if had_no_room:
-            self._is_checkpoint_due = True
+            self.is_checkpoint_due = True
         elif self.work.checkpoint is not None:
             self.bytes_since_checkpoint -= self.work.bytes_since_checkpoint
         self.work = None
@@ -84,5 +85,5 @@ class Unflushed:
         assert self.work is not None
         self._files = {**self.work.files, **self._files}
         self._has_new_names |= self.work.has_new_names
-        self._is_checkpoint_due |= self.work.checkpoint is not None
+        self.is_checkpoint_due |= self.work.checkpoint is not None
         self.work = None
