@@ -23,16 +23,19 @@ from client.instant import Instant
 from client.metadata import check_partition
 from client.outgoing import ManyRecords, OutgoingRecord
 from client.partition_queue import DeliveryRules, Identity, PartitionQueue
-from client.partitioner import next_sticky, partition_for_key
 from client.producer_batch import ProducerBatch
 from client.send_schedule import SendSchedule
-from wire.errors import DeliveryTimeoutError, UnknownPartitionError, UnknownTopicError
+from client.topic_queues import TopicQueues
+from wire.errors import (
+    DeliveryTimeoutError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from wire.produce import AckLevel
 from wire.record_batch import RECORD_COUNT_MAX
 
 _RESERVE_STEP = 16 * 1024
-_KEYS_REMEMBERED_MAX = 65_536
-"""Known keys of one topic; beyond it they are all forgotten and found again as they come."""
 
 
 @final
@@ -66,39 +69,6 @@ class Departure(NamedTuple):
 
 
 @final
-class _Topic:
-    """The partitions of one topic, and where its next record goes."""
-
-    def __init__(self, queues: list[PartitionQueue], sticky: int) -> None:
-        self.queues = queues
-        self.sticky = sticky
-        self.is_available = [True] * len(queues)
-        self.queue_by_key: dict[bytes | None, PartitionQueue] = {None: queues[sticky]}
-
-    def rotate(self) -> None:
-        """Let the next partition take records without a key."""
-        self.sticky = next_sticky(self.sticky, self.is_available)
-        self.queue_by_key[None] = self.queues[self.sticky]
-
-    def partition_for(self, key: bytes | None) -> int | None:
-        """Return where records with this key belong, `None` for the sticky partition."""
-        if key is None:
-            return None
-        queue = self.queue_by_key.get(key)
-        if queue is None:
-            if len(self.queue_by_key) >= _KEYS_REMEMBERED_MAX:
-                self.forget_keys()
-            queue = self.queues[partition_for_key(key, len(self.queues))]
-            self.queue_by_key[key] = queue
-        return queue.partition
-
-    def forget_keys(self) -> None:
-        """Forget where keys belong, in place: the hot path holds the dictionary."""
-        self.queue_by_key.clear()
-        self.queue_by_key[None] = self.queues[self.sticky]
-
-
-@final
 class Accumulator:
     """All records of one producer that are not settled.
 
@@ -125,7 +95,7 @@ class Accumulator:
         self._entropy = entropy
         self._identity: Identity | None = None
         self._failure: Exception | None = None
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, TopicQueues] = {}
         self._unrouted: dict[str, deque[tuple[float, OutgoingRecord]]] = {}
         self._unsettled: dict[int, tuple[PartitionQueue, ProducerBatch]] = {}
         self._orders = itertools.count(0, RECORD_COUNT_MAX)
@@ -255,7 +225,7 @@ class Accumulator:
             topic = None
         if topic is None:
             queues = [self._new_queue(name, partition) for partition in range(count)]
-            topic = _Topic(queues, self._entropy.randrange(count))
+            topic = TopicQueues(queues, self._entropy.randrange(count))
             self._topics[name] = topic
             if self._failure is None:
                 self.queues_by_topic[name] = topic.queue_by_key
@@ -318,6 +288,9 @@ class Accumulator:
 
     def refuse(self, departed: Departure, error: Exception, now: float) -> None:
         """Take note that an attempt to send a batch failed; it may be sent again."""
+        topic = self._topics.get(departed.queue.topic)
+        if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
+            topic.batch_bytes_max = min(topic.batch_bytes_max, error.limit_bytes)
         departed.queue.refuse(departed.batch, error, now)
         self.schedule.touch(departed.queue)
 
@@ -391,7 +364,7 @@ class Accumulator:
             self._adopt(queue)
 
     def _queue_with_room(
-        self, topic: _Topic, partition: int | None, size: int, wanted: int, at: Instant
+        self, topic: TopicQueues, partition: int | None, size: int, wanted: int, at: Instant
     ) -> PartitionQueue | None:
         """Return a queue whose open batch has room for `size` bytes, `None` when there is none.
 
@@ -402,11 +375,11 @@ class Accumulator:
             wanted: What all records take that come now.
             at: When they come.
         """
-        limits = self._limits
+        batch_bytes_max = min(self._limits.batch_bytes_max, topic.batch_bytes_max)
         queue = topic.queues[topic.sticky if partition is None else partition]
         batch = queue.open
         used = batch.held_bytes - batch.room
-        while used and used + size > limits.batch_bytes_max:
+        while used and used + size > batch_bytes_max:
             self._close(queue)
             self.has_full_batch = True
             queue = topic.queues[topic.sticky if partition is None else partition]
@@ -421,9 +394,10 @@ class Accumulator:
             return None
         if not queue.has_open:
             batch = self._open_batch(queue, at)
-        grant = max(missing, min(max(wanted, _RESERVE_STEP), limits.batch_bytes_max - used))
-        self._hold(batch, batch.held_bytes + min(grant, free))
-        batch.room += min(grant, free)
+        grant = max(missing, min(max(wanted, _RESERVE_STEP), batch_bytes_max - used))
+        grant = min(int(grant), free)
+        self._hold(batch, batch.held_bytes + grant)
+        batch.room += grant
         return queue
 
     def _open_batch(self, queue: PartitionQueue, at: Instant) -> ProducerBatch:
@@ -482,10 +456,11 @@ class Accumulator:
     def _on_settled(self, batch: ProducerBatch) -> None:
         self._hold(batch, 0)
         del self._unsettled[batch.order]
-        if batch.failure is None:
-            self.acknowledged_record_count += batch.record_count
-        elif batch.record_count > batch.awaited_count:
-            self._keep_failure(batch.failure, batch.record_count - batch.awaited_count)
+        failed_count = batch.failed_count
+        self.acknowledged_record_count += batch.record_count - failed_count
+        unawaited_count = min(failed_count, batch.record_count - batch.awaited_count)
+        if batch.failure is not None and unawaited_count:
+            self._keep_failure(batch.failure, unawaited_count)
 
     def _keep_failure(self, failure: Exception, record_count: int) -> None:
         self._failure = self._failure or failure

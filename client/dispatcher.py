@@ -21,6 +21,7 @@ from wire.errors import (
     ConnectionLostError,
     FencedProducerError,
     NotLeaderError,
+    RecordTooLargeError,
     RetriableError,
     UnknownTopicIdError,
     WireFormatError,
@@ -39,6 +40,8 @@ from wire.rpc import Outcome, RpcConnection
 
 _REQUEST_BYTES_MAX = 4 << 20
 """Batches of several partitions share a request up to this size."""
+_HEADER_BYTES_MAX = 64 << 10
+"""A produce request without its batches is shorter."""
 _PATIENCE = 1.25
 """A connection counts as dead when a reply is so many times later than the broker was told."""
 _ACK_LEVELS = {int(level): level for level in AckLevel}
@@ -169,14 +172,28 @@ class Dispatcher:
     def _submit_all(self, node_id: int, departures: list[Departure], now: float) -> None:
         group: list[Departure] = []
         group_bytes = 0
+        limit_bytes = self._frame_limit(node_id)
         for departure in departures:
             batch_bytes = len(departure.batch.encoded)
+            if batch_bytes > limit_bytes:
+                what = f"a batch of {batch_bytes} bytes does not fit into a request of the broker"
+                details = {"size_bytes": batch_bytes, "limit_bytes": limit_bytes}
+                self._refuse_all([departure], RecordTooLargeError(what, **details))
+                continue
             if group and group_bytes + batch_bytes > _REQUEST_BYTES_MAX:
                 self._submit(node_id, group, now)
                 group, group_bytes = [], 0
             group.append(departure)
             group_bytes += batch_bytes
-        self._submit(node_id, group, now)
+        if group:
+            self._submit(node_id, group, now)
+
+    def _frame_limit(self, node_id: int) -> int:
+        """Return how large a batch the broker can take at all: a longer frame ends a connection."""
+        connection = self._cluster.connection_nowait(node_id)
+        if connection is None or connection.hello is None:
+            return _REQUEST_BYTES_MAX
+        return connection.hello.frame_bytes_max - _HEADER_BYTES_MAX
 
     def _submit(self, node_id: int, departures: list[Departure], now: float) -> None:
         connection = self._cluster.connection_nowait(node_id)

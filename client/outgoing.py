@@ -12,7 +12,7 @@ from typing import cast, final
 import msgspec
 
 from client.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
-from wire.record_batch import Headers
+from wire.record_batch import TIMESTAMP_END_MS, Headers
 
 
 @final
@@ -37,12 +37,33 @@ class OutgoingRecord(msgspec.Struct, frozen=True, gc=False):
         return size
 
 
-def checked_bytes(what: str, given: object) -> bytes | None:
-    """Return a key or value as bytes.
+def checked_record(
+    topic: str,
+    value: object,
+    key: object,
+    partition: int | None,
+    headers: Iterable[tuple[str, bytes]],
+    timestamp_ms: int | None,
+) -> OutgoingRecord:
+    """Return a record that can be encoded, whatever the application gave.
 
     Raises:
-        TypeError: It is not bytes-like and not `None`.
+        TypeError: Something is not of its type; the message says what it should be.
+        ValueError: The timestamp is before 1970, or a header's name is not Unicode.
     """
+    if timestamp_ms is not None and not 0 <= timestamp_ms < TIMESTAMP_END_MS:
+        raise ValueError(f"timestamp_ms is {timestamp_ms}; it must be Unix time in milliseconds")
+    return OutgoingRecord(
+        topic,
+        _checked_bytes("value", value),
+        _checked_bytes("key", key),
+        partition,
+        _checked_headers(headers) if headers else (),
+        timestamp_ms,
+    )
+
+
+def _checked_bytes(what: str, given: object) -> bytes | None:
     if given is None:
         return None
     if isinstance(given, (bytes, bytearray, memoryview)):
@@ -51,16 +72,12 @@ def checked_bytes(what: str, given: object) -> bytes | None:
     raise TypeError(f"a {what} must be bytes or None, not {type(given).__name__}{advice}")
 
 
-def checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
-    """Return the headers of a record.
-
-    Raises:
-        TypeError: They are not pairs of a string and bytes.
-    """
+def _checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
     headers: list[tuple[str, bytes]] = []
     for header in cast("Iterable[object]", given):
         match header:
             case (str() as name, bytes() as value):
+                name.encode()  # Better an error here than when the batch is encoded.
                 headers.append((name, value))
             case _:
                 raise TypeError(f"headers must be pairs of str and bytes, not {header!r}")

@@ -47,6 +47,7 @@ from wire.errors import (
     InvalidRequestError,
     OutOfOrderSequenceError,
     OverloadedError,
+    RecordTooLargeError,
     RetriableError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -215,7 +216,10 @@ class PartitionQueue:
         del self.sent[batch.order]
         if not isinstance(error, _CERTAINLY_NOT_APPENDED):
             batch.is_ambiguous = True
-        if not self._may_cure(batch, error):
+        if isinstance(error, RecordTooLargeError) and self._may_split(batch):
+            for part in batch.split(self._rules.codec):
+                self._insert_unsent(part)
+        elif not self._may_cure(batch, error):
             self._fail(batch, error)
         elif now >= batch.deadline:
             self._fail(batch, self._timed_out(batch, error))
@@ -333,6 +337,10 @@ class PartitionQueue:
             return True
         return False
 
+    @staticmethod
+    def _may_split(batch: ProducerBatch) -> bool:
+        return batch.record_count > 1 and not batch.is_ambiguous
+
     def _fail(self, batch: ProducerBatch, error: Exception) -> None:
         """Settle a batch that had a sequence, and see to the gap that it leaves."""
         if batch.has_sequence:
@@ -353,7 +361,12 @@ class PartitionQueue:
         ack_level: AckLevel | None,
     ) -> None:
         batch.settle(failure, base_offset, ack_level)
-        self._on_settled(batch)
+        parent = batch.parent
+        if parent is None:
+            self._on_settled(batch)
+        elif all(part.is_settled for part in parent.parts):
+            failures = [part.failure for part in parent.parts if part.failure is not None]
+            self._settle(parent, failures[0] if failures else None, None, None)
 
     def _insert_unsent(self, batch: ProducerBatch) -> None:
         unsent = self.unsent

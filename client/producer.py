@@ -16,7 +16,7 @@ from client.accumulator import Accumulator, Appended, Limits
 from client.cluster import Cluster
 from client.config import ProducerConfig
 from client.dispatcher import Dispatcher
-from client.outgoing import ManyRecords, OutgoingRecord, checked_bytes, checked_headers
+from client.outgoing import ManyRecords, OutgoingRecord, checked_record
 from client.partition_queue import DeliveryRules, PartitionQueue
 from client.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from client.receipt import RangeReceipt, Receipt
@@ -174,14 +174,7 @@ class Producer:
                     else:
                         batch.append_keyed(key, value)
                     return
-        record = OutgoingRecord(
-            topic,
-            checked_bytes("value", value),
-            checked_bytes("key", key),
-            partition,
-            checked_headers(headers),
-            timestamp_ms,
-        )
+        record = checked_record(topic, value, key, partition, headers, timestamp_ms)
         self._raise_failure()
         if not self._is_known(topic):
             if not self._accumulator.append_unrouted(record, self._dispatcher.now()):
@@ -228,14 +221,7 @@ class Producer:
             TidelogError: The record was refused for another reason.
             trio.ClosedResourceError: The producer is not open.
         """
-        record = OutgoingRecord(
-            topic,
-            checked_bytes("value", value),
-            checked_bytes("key", key),
-            partition,
-            checked_headers(headers),
-            timestamp_ms,
-        )
+        record = checked_record(topic, value, key, partition, headers, timestamp_ms)
         await self._know(topic)
         while (appended := self._append(record)) is None:
             await self._wait_free(record.size)
@@ -248,11 +234,10 @@ class Producer:
         except BaseException:
             batch.awaited_count -= 1
             raise
-        if batch.failure is not None:
-            raise copy.copy(batch.failure)
-        queue = appended.queue
-        offset = batch.offset_at(appended.place)
-        return Receipt(queue.topic, queue.partition, offset, sent_ms, batch.ack_level)
+        (fate,) = batch.fates(appended.place, appended.place + 1)
+        if fate.failure is not None:
+            raise copy.copy(fate.failure)
+        return Receipt(topic, appended.queue.partition, fate.offset, sent_ms, fate.ack_level)
 
     async def send_many(
         self,
@@ -301,8 +286,7 @@ class Producer:
             for part in slices[settled_count:]:
                 part.appended.batch.awaited_count -= part.appended.count
             raise
-        _raise_first_failure(slices)
-        return [_range_receipt(part) for part in slices]
+        return _receipts(slices)
 
     async def flush(self) -> None:
         """Wait until all records handed over so far are acknowledged or failed.
@@ -429,18 +413,23 @@ async def _wait_settled(batch: ProducerBatch) -> None:
     await signal.wait()
 
 
-def _raise_first_failure(slices: list[_Slice]) -> None:
-    failed = [part for part in slices if part.appended.batch.failure is not None]
-    if failed:
-        failure = copy.copy(failed[0].appended.batch.failure)
-        assert failure is not None
-        count = sum(part.appended.count for part in failed)
-        total = sum(part.appended.count for part in slices)
-        failure.add_note(f"{count} of {total} records of this send_many were not acknowledged")
+def _receipts(slices: list[_Slice]) -> list[RangeReceipt]:
+    """Return where the records are, or raise the first failure among them."""
+    receipts: list[RangeReceipt] = []
+    failures: list[Exception] = []
+    failed_count = 0
+    for part in slices:
+        queue, first = part.appended.queue, part.appended.place
+        for fate in part.appended.batch.fates(first, first + part.appended.count):
+            if fate.failure is not None:
+                failures.append(fate.failure)
+                failed_count += fate.end - fate.start
+            indexes = part.indexes[fate.start - first : fate.end - first]
+            receipts.append(
+                RangeReceipt(queue.topic, queue.partition, fate.offset, indexes, fate.ack_level)
+            )
+    if failures:
+        failure = copy.copy(failures[0])
+        failure.add_note(f"records of this send_many that were not acknowledged: {failed_count}")
         raise failure
-
-
-def _range_receipt(part: _Slice) -> RangeReceipt:
-    queue, batch = part.appended.queue, part.appended.batch
-    offset = batch.offset_at(part.appended.place)
-    return RangeReceipt(queue.topic, queue.partition, offset, part.indexes, batch.ack_level)
+    return receipts

@@ -4,12 +4,12 @@ Pure: no clock, no I/O. A batch is filled column by column, closed, encoded once
 same bytes until it is settled: acknowledged or failed.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar, final
 
 from wire.compression import Codec
 from wire.produce import AckLevel
-from wire.record_batch import Columns, Headers, encode_batch
+from wire.record_batch import Columns, Headers, decode_columns, encode_batch, parse_header
 
 RECORD_OVERHEAD_BYTES = 40
 """What Python needs to hold one bytes object in a list, beside its contents."""
@@ -24,6 +24,19 @@ class Signal(Protocol):
     def set(self) -> object:
         """Wake them."""
         ...
+
+
+class Fate(NamedTuple):
+    """What became of records that follow each other in a batch."""
+
+    start: int
+    """Place of the first of them in the batch."""
+    end: int
+    """Place behind the last of them."""
+    failure: Exception | None
+    offset: int | None
+    """Offset of the first of them, `None` when it is not known."""
+    ack_level: AckLevel | None
 
 
 @final
@@ -57,6 +70,8 @@ class ProducerBatch:
         "last_error",
         "linger_until",
         "order",
+        "parent",
+        "parts",
         "record_count",
         "room",
         "signal",
@@ -70,7 +85,11 @@ class ProducerBatch:
     ) -> None:
         """Open an empty batch without room."""
         self.order = order
-        """Rises with every batch of the producer; earlier records have lower orders."""
+        """Rises with every batch of the producer, at least by the number of its records."""
+        self.parent: ProducerBatch | None = None
+        """The batch that this one was split from."""
+        self.parts: list[ProducerBatch] = []
+        """What the batch was split into, if it was: it is settled when all of them are."""
         self.timestamp_ms = timestamp_ms
         """What records get that bring no timestamp; see `mark_time`."""
         self.linger_until = linger_until
@@ -107,6 +126,12 @@ class ProducerBatch:
     def count(self) -> int:
         """Records in the batch."""
         return self.record_count or len(self.values)
+
+    @property
+    def failed_count(self) -> int:
+        """Records of a settled batch that were not acknowledged."""
+        fates = self.fates(0, self.record_count)
+        return sum(fate.end - fate.start for fate in fates if fate.failure is not None)
 
     def append_keyed(self, key: bytes, value: bytes | None) -> None:
         """Append a record with a key; its bytes must have been taken from `room`."""
@@ -167,6 +192,39 @@ class ProducerBatch:
         self.values = []
         self.keys = self.headers = self.timestamps = None
 
+    def split(self, codec: Codec) -> list["ProducerBatch"]:
+        """Replace an encoded batch that is too large by two halves with the same sequences."""
+        assert self.record_count > 1, "one record cannot be split"
+        header = parse_header(self.encoded)
+        assert header is not None, "our own batch has a header"
+        limit = header.uncompressed_length
+        columns = decode_columns(header, self.encoded, uncompressed_length_max=limit)
+        deltas = columns.timestamp_deltas or [0] * self.record_count
+        timestamps = [header.first_timestamp_ms + delta for delta in deltas]
+        middle = self.record_count // 2
+        for start, end in ((0, middle), (middle, self.record_count)):
+            part = ProducerBatch(
+                self.order + start,
+                timestamp_ms=timestamps[start],
+                linger_until=self.linger_until,
+                deadline=self.deadline,
+            )
+            part.parent = self
+            part.values = list((columns.values or [None] * self.record_count)[start:end])
+            part.timestamps = timestamps[start:end]
+            part.keys = None if columns.keys is None else list(columns.keys[start:end])
+            part.headers = None if columns.headers is None else list(columns.headers[start:end])
+            part.encode(
+                codec,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence + start,
+            )
+            part.has_sequence = self.has_sequence
+            self.parts.append(part)
+        self.encoded = bytearray()
+        return self.parts
+
     def settle(
         self, failure: Exception | None, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
@@ -184,9 +242,20 @@ class ProducerBatch:
         if self.signal is not None:
             self.signal.set()
 
-    def offset_at(self, index: int) -> int | None:
-        """Return the offset of one record of an acknowledged batch, `None` when unknown."""
-        return None if self.base_offset is None else self.base_offset + index
+    def fates(self, start: int, end: int) -> Iterator["Fate"]:
+        """Yield what became of the records from place `start` to `end` of a settled batch."""
+        if not self.parts:
+            base_offset = self.base_offset
+            offset = None if base_offset is None else base_offset + start
+            yield Fate(start, end, self.failure, offset, self.ack_level)
+            return
+        first = 0
+        for part in self.parts:
+            low, high = max(start - first, 0), min(end - first, part.record_count)
+            if low < high:
+                for fate in part.fates(low, high):
+                    yield fate._replace(start=fate.start + first, end=fate.end + first)
+            first += part.record_count
 
     def _timestamp_deltas(self, count: int) -> tuple[int, list[int] | None]:
         if self.timestamps is None:

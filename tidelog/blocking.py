@@ -30,7 +30,7 @@ from client.config import (
 from client.consumer import Consumer as TrioConsumer
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace
-from client.outgoing import OutgoingRecord, checked_bytes, checked_headers
+from client.outgoing import checked_record
 from client.producer import Producer as TrioProducer
 from client.producer import ProducerStatistics
 from client.receipt import RangeReceipt, Receipt
@@ -232,16 +232,7 @@ class Producer:
             TypeError: The record is not made of the right types.
             trio.ClosedResourceError: The client is closed.
         """
-        self._handover.put(
-            OutgoingRecord(
-                topic,
-                checked_bytes("value", value),
-                checked_bytes("key", key),
-                partition,
-                checked_headers(headers),
-                timestamp_ms,
-            )
-        )
+        self._handover.put(checked_record(topic, value, key, partition, headers, timestamp_ms))
 
     def send(
         self,
