@@ -104,12 +104,13 @@ class FaultyFile:
 
     def sync(self) -> None:
         """See `logstore.disk.File`. A failure forgets what was unsynced; see `Inode.fail_sync`."""
+        changes = self._inode.unsynced[:]  # Later ones are not promised, so they are not kept.
         try:
             self._disk.enter("sync", self.path)
         except OSError:
-            self._inode.fail_sync()
+            self._inode.fail_sync(changes)
             raise
-        self._inode.sync()
+        self._inode.sync(changes)
 
     def drop_cache(self) -> None:
         """See `logstore.disk.File`."""
@@ -167,7 +168,7 @@ class FaultyDisk:
         """See `logstore.disk.Disk`; recorded as `create` when it makes the file."""
         is_new = create and self._tree.get(path) is None
         self.enter("create" if is_new else "open", path)
-        if is_new:
+        if create and self._tree.get(path) is None:  # Others may have made it meanwhile.
             self._tree.change(Naming(*self._tree.parent(path), Inode()))
         return FaultyFile(self, path, self._inode(path))
 
@@ -226,8 +227,9 @@ class FaultyDisk:
 
     def sync_directory(self, path: str) -> None:
         """See `logstore.disk.Disk`."""
+        changes = self._tree.unsynced[:]
         self.enter("sync_directory", path)
-        self._tree.sync(self._tree.directory(path))
+        self._tree.sync(self._tree.directory(path), changes)
 
     def free_bytes(self) -> int:
         """Return how many bytes can still be written."""

@@ -87,18 +87,16 @@ class Inode:
         change.apply(self.cached)
         self.unsynced.append(change)
 
-    def sync(self) -> None:
-        """Make all changes made before this call durable; more may come in meanwhile."""
-        changes = self.unsynced[:]
-        for change in changes:
+    def sync(self, changes: Iterable[Change] | None = None) -> None:
+        """Make `changes` durable, or all; more may come in meanwhile, and go their own way."""
+        for change in self._take(self.unsynced if changes is None else changes):
             change.apply(self.durable)
-        del self.unsynced[: len(changes)]
 
-    def fail_sync(self) -> None:
+    def fail_sync(self, changes: Iterable[Change]) -> None:
         """Do what Linux does: call the pages clean, go on showing them, still know the size."""
-        self.unsynced.clear()
+        self._take(changes)
         if len(self.durable) != len(self.cached):
-            self.unsynced.append(Change(len(self.cached)))
+            self.unsynced.insert(0, Change(len(self.cached)))
 
     def drop_cache(self) -> None:
         """See what is on the disk, under the changes that are still to be synced."""
@@ -125,6 +123,13 @@ class Inode:
         self.sync()
         self.cached[:] = self.durable
         return survival
+
+    def _take(self, changes: Iterable[Change]) -> list[Change]:
+        """Take those of `changes` out of `unsynced` that are still there, and return them."""
+        wanted = {id(change) for change in changes}  # Equal ones are not the same.
+        current = self.unsynced[:]
+        self.unsynced[: len(current)] = [each for each in current if id(each) not in wanted]
+        return [each for each in current if id(each) in wanted]
 
     def _sizes_alone(self) -> list[Change]:
         sizes: list[Change] = []
@@ -221,21 +226,22 @@ class FileTree:
         for naming in namings:
             naming.apply(naming.directory.entries)
 
-    def sync(self, directory: Directory) -> None:
-        """Make the names in a directory durable, and older changes on which they rest."""
+    def sync(self, directory: Directory, changes: Iterable[Namings]) -> None:
+        """Make those of `changes` durable that name in a directory, or on which these rest."""
         directories = {directory}
         durable: list[Namings] = []
         unsynced: list[Namings] = []
-        changes = self.unsynced[:]
-        for namings in reversed(changes):
+        wanted = {id(namings) for namings in changes}  # Equal ones are not the same.
+        current = self.unsynced[:]
+        for namings in reversed(current):
             touched = {naming.directory for naming in namings}
-            if touched & directories:
+            if id(namings) in wanted and touched & directories:
                 directories |= touched
                 durable.append(namings)
             else:
                 unsynced.append(namings)
         _make_durable(reversed(durable))
-        self.unsynced[: len(changes)] = reversed(unsynced)
+        self.unsynced[: len(current)] = reversed(unsynced)
 
     def cut_power(self, random: Random) -> dict[str, Survival]:
         """Become what is found afterwards; return what happened to each unsynced file."""

@@ -1,0 +1,132 @@
+"""Threads of a simulated process, in virtual time, and how long a disk keeps them waiting.
+
+Work runs a piece at a time (`tests.simulation.blocking_call`): every call to the disk that can
+block takes its time, and everything else in the world goes on meanwhile. So appends come in
+between while a sync is under way, and a crash finds a rename without its directory's sync.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar, final
+
+import outcome
+import trio
+
+from tests.simulation.blocking_call import BlockingCall, Threads, current_blocking_call
+from tests.simulation.clock import SimulatedClock
+
+Result = TypeVar("Result")
+
+_THREADS_MAX = 40
+"""As many as trio allows by default."""
+_START_MEAN_S = 0.00005
+
+_BLOCKING = {"sync", "sync_directory"}
+_READING = {"open", "read_at", "list_directory"}
+_CHANGING = {"create", "write_at", "truncate", "make_directory", "rename", "remove"}
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskSpeed:
+    """How long calls of threads to a disk take; may be changed at any time."""
+
+    sync_mean_s: float = 0.002
+    """Mean duration of syncs, of files and of directories."""
+    read_mean_s: float = 0.0001
+    change_mean_s: float = 0.00003
+    """Mean duration of changes, which go to the page cache."""
+    stalled_until: float = 0.0
+    """No call ends before this time of the simulation."""
+
+    def mean_s(self, operation: str) -> float:
+        """Return how long an operation takes on average, 0 when it never blocks."""
+        if operation in _BLOCKING:
+            return self.sync_mean_s
+        if operation in _READING:
+            return self.read_mean_s
+        return self.change_mean_s if operation in _CHANGING else 0.0
+
+
+def block_for_disk(clock: SimulatedClock, speed: DiskSpeed, random: Random, operation: str) -> None:
+    """Let the thread that makes a call to the disk wait as long as the disk takes.
+
+    Calls from the loop are not delayed: they are for what the page cache can do at once.
+    """
+    call = current_blocking_call()
+    mean_s = speed.mean_s(operation)
+    if call is not None and mean_s:
+        stall_s = max(0.0, speed.stalled_until - clock.now)
+        call.block(stall_s + random.expovariate(1 / mean_s))
+
+
+@final
+class SimulatedOffload:
+    """Runs work in threads; see `wire.env.Offload`.
+
+    Invariant: every piece of work that is under way has an event due, or waits in `_stopped`.
+    """
+
+    def __init__(self, clock: SimulatedClock, threads: Threads, random: Random) -> None:
+        """Take `threads`; `random` says how long they take to start."""
+        self._clock = clock
+        self._threads = threads
+        self._random = random
+        self._limiter = trio.CapacityLimiter(_THREADS_MAX)
+        self._under_way: dict[BlockingCall, trio.lowlevel.Task] = {}
+        self._is_stopped = False
+        self._stopped: list[BlockingCall] = []
+        self._end_error: BaseException | None = None
+
+    async def __call__(self, work: Callable[[], Result]) -> Result:
+        """See `wire.env.Offload`."""
+        async with self._limiter:
+            self._check_alive()
+            call = BlockingCall(self._threads, work)
+            self._under_way[call] = trio.lowlevel.current_task()
+            self._go_on_after(self._random.expovariate(1 / _START_MEAN_S), call)
+            result: Result = await trio.lowlevel.wait_task_rescheduled(_not_now)
+            return result
+
+    def stop(self) -> None:
+        """Let no work go on."""
+        self._is_stopped = True
+
+    def go_on(self) -> None:
+        """Let the work go on that waited since `stop`."""
+        self._is_stopped = False
+        stopped, self._stopped = self._stopped, []
+        for call in stopped:
+            self._go_on_after(0.0, call)
+
+    def end(self, error: BaseException) -> None:
+        """Raise `error` in all work and in the tasks that wait for it: the process is dead."""
+        self._end_error = error
+        for call in list(self._under_way):
+            call.end(error)
+            task = self._under_way.pop(call)
+            trio.lowlevel.reschedule(task, outcome.Error(error))
+
+    def _check_alive(self) -> None:
+        if self._end_error is not None:
+            raise self._end_error
+
+    def _go_on_after(self, delay: float, call: BlockingCall) -> None:
+        self._clock.call_later(delay, lambda: self._go_on(call))
+
+    def _go_on(self, call: BlockingCall) -> None:
+        if call not in self._under_way:
+            return
+        if self._is_stopped:
+            self._stopped.append(call)
+            return
+        delay = call.go_on()
+        if delay is not None:
+            self._go_on_after(delay, call)
+        else:
+            assert call.outcome is not None
+            trio.lowlevel.reschedule(self._under_way.pop(call), call.outcome)
+
+
+def _not_now(_: Any) -> trio.lowlevel.Abort:  # noqa: ANN401  (trio's type for it)
+    return trio.lowlevel.Abort.FAILED

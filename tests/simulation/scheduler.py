@@ -1,0 +1,150 @@
+"""The scheduler of trio, made deterministic, watched, and able to hold tasks back.
+
+The only module that uses names of trio which are not public: the switch and the dice of its
+scheduler (which Hypothesis uses too), and its queue of runnable tasks. `test_scheduler.py` fails
+when one of them changes.
+"""
+
+# pyright: reportPrivateUsage=false
+
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from random import Random
+from typing import Any, Protocol, final
+
+import trio
+from trio._core import _run
+
+_tasks_of: "ContextVar[ProcessTasks | None]" = ContextVar("_tasks_of", default=None)
+
+
+@final
+class ProcessTasks:
+    """The tasks of one simulated process, which stop and go together.
+
+    A task that is held back is like one that gets no processor: its deadlines pass and what it
+    waits for may come, and it finds all that when it goes on.
+    """
+
+    def __init__(self) -> None:
+        """Have no tasks."""
+        self._is_held = False
+        self._held: list[trio.lowlevel.Task] = []
+
+    def adopt_this_task(self) -> None:
+        """Take in the task that makes this call, with those that it starts from now on."""
+        _tasks_of.set(self)
+
+    def hold(self) -> None:
+        """Let no task make another step; one that is just being made is finished."""
+        self._is_held = True
+        runnable = _runnable_tasks()
+        waiting = list(runnable)
+        runnable.clear()
+        for task in waiting:
+            if not self.take(task):
+                runnable.append(task)
+
+    def take(self, task: trio.lowlevel.Task) -> bool:
+        """Keep a runnable task if it must not run now; return whether that is so."""
+        if not self._is_held or task.context.get(_tasks_of) is not self:
+            return False
+        self._held.append(task)
+        return True
+
+    def release(self) -> None:
+        """Let all tasks go on."""
+        self._is_held = False
+        held, self._held = self._held, []
+        _runnable_tasks().extend(held)
+
+
+class StepRecorder(Protocol):
+    """Takes note of what tasks do."""
+
+    def step(self, number: int) -> None:
+        """Task `number` makes a step."""
+        ...
+
+    def spawned(self, number: int, name: str) -> None:
+        """Task `number` is there for the first time."""
+        ...
+
+
+@final
+class Scheduler(trio.abc.Instrument):
+    """Numbers the tasks of a run, records every step, and keeps those back that are held."""
+
+    def __init__(self, recorder: StepRecorder, on_step: Callable[[], None]) -> None:
+        """Tell `recorder` of every step, and then call `on_step`."""
+        self._recorder = recorder
+        self._on_step = on_step
+        self._numbers: dict[trio.lowlevel.Task, int] = {}
+        self._next_number = 0
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        tasks = task.context.get(_tasks_of)
+        if tasks is not None and tasks.take(task):
+            assert _runnable_tasks().pop() is task
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        number = self._numbers.get(task)
+        if number is None:
+            number = self._numbers[task] = self._next_number
+            self._next_number += 1
+            self._recorder.spawned(number, task.name)
+        self._recorder.step(number)
+        self._on_step()
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        self._numbers.pop(task, None)
+
+
+@contextmanager
+def deterministic_scheduling(random: Random) -> Generator[None]:
+    """Let `random` alone decide the order of runnable tasks, in every `trio.run` of the block."""
+    switch, dice = _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r.getstate()
+    _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    _run._r.setstate(random.getstate())
+    try:
+        yield
+    finally:
+        _run._ALLOW_DETERMINISTIC_SCHEDULING = switch  # type: ignore[misc]
+        _run._r.setstate(dice)
+
+
+def has_runnable_tasks() -> bool:
+    """Return whether a task can make a step now."""
+    return bool(_runnable_tasks())
+
+
+def is_waiting_for_idle() -> bool:
+    """Return whether a task is in `trio.testing.wait_all_tasks_blocked`."""
+    return bool(_runner().waiting_for_idle)
+
+
+def describe_waiting_tasks() -> str:
+    """Return a line for every task of the run: its name, and where it waits."""
+    root = trio.lowlevel.current_root_task()
+    lines: list[str] = []
+    tasks = [] if root is None else [root]
+    for task in tasks:  # It grows while we walk.
+        tasks.extend(child for nursery in task.child_nurseries for child in nursery.child_tasks)
+        frames = [f"{frame.f_code.co_qualname}:{line}" for frame, line in task.iter_await_frames()]
+        lines.append(f"  {task.name} in {' > '.join(frames)}")
+    return "\n".join(sorted(lines))
+
+
+def _runnable_tasks() -> deque[trio.lowlevel.Task]:
+    return _runner().runq
+
+
+def _runner() -> _run.Runner:
+    context: Any = _run.GLOBAL_RUN_CONTEXT  # Type checkers see nothing in it.
+    runner: _run.Runner = context.runner
+    return runner

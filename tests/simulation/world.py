@@ -1,0 +1,123 @@
+"""A simulated world: nodes on a network, in virtual time, all of it from one seed."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar, final
+
+import trio
+
+from tests.simulation.blocking_call import Threads
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.guard import guarded
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.node import Node
+from tests.simulation.process import BuggifySites, Observer, Surroundings
+from tests.simulation.random_streams import RandomStreams
+from tests.simulation.scheduler import Scheduler, deterministic_scheduling
+from tests.simulation.trace import Trace
+
+Result = TypeVar("Result")
+
+EVENTS_MAX = 20_000_000
+
+
+@final
+class World:
+    """Everything there is in one run; `run_world` makes it and lets its time pass."""
+
+    def __init__(self, surroundings: Surroundings, nursery: trio.Nursery) -> None:
+        """Have no nodes; processes run in `nursery`."""
+        self.clock = surroundings.clock
+        self.streams = surroundings.streams
+        self.trace = surroundings.trace
+        self.network = surroundings.network
+        self.buggify = surroundings.buggify
+        self.nodes: dict[str, Node] = {}
+        self._surroundings = surroundings
+        self._nursery = nursery
+
+    def add_node(self, name: str, *, skew_s: float = 0.0) -> Node:
+        """Return a new machine with an empty disk."""
+        node = Node(self._surroundings, self._nursery, name, skew_s=skew_s)
+        self.nodes[name] = node
+        return node
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` of every event of every process; what it raises ends the run."""
+        self._surroundings.observers.append(observer)
+
+    def end(self) -> None:
+        """End all processes, which leave no trace any more."""
+        for node in self.nodes.values():
+            node.kill()
+
+
+@final
+class Simulation:
+    """One run of a world: the seed and the watching, and afterwards what there is to say of it."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        show: Callable[[str], None] | None = None,
+        shows_steps: bool = False,
+        events_max: int = EVENTS_MAX,
+    ) -> None:
+        """Prepare a run; `show` gets every line of the trace, steps of tasks only if told so."""
+        self.clock = SimulatedClock(events_max=events_max)
+        self.trace = Trace(self.clock.current_time, show=show, shows_steps=shows_steps)
+        self._streams = RandomStreams(seed)
+
+    def run(self, main: Callable[[World], Awaitable[Result]]) -> Result:
+        """Return what `main` returns, after a life in which nothing real was touched.
+
+        Raises:
+            DeadlockError: Nothing could happen any more.
+            EventBudgetError: Too much happened.
+            RealWorldError: Something reached for the real world.
+        """
+        threads = Threads()
+        surroundings = Surroundings(
+            clock=self.clock,
+            streams=self._streams,
+            trace=self.trace,
+            network=SimulatedNetwork(self.clock, self._streams, self.trace),
+            threads=threads,
+            buggify=BuggifySites(self._streams),
+            observers=[],
+        )
+        scheduler = Scheduler(self.trace, self.clock.count_event)
+        try:
+            with deterministic_scheduling(self._streams.stream("scheduler")):
+                results = trio.run(
+                    self._live, surroundings, main, clock=self.clock, instruments=[scheduler]
+                )
+        except BaseException as error:  # noqa: BLE001  (it is raised again)
+            raise self.clock.failure or _sole(error) from None
+        finally:
+            threads.close()
+        if self.clock.failure is not None:
+            raise self.clock.failure
+        (result,) = results
+        return result
+
+    async def _live(
+        self, surroundings: Surroundings, main: Callable[[World], Awaitable[Result]]
+    ) -> list[Result]:
+        results: list[Result] = []
+        life = trio.CancelScope()
+        with guarded(self.clock.fail), self.clock.running(life.cancel), life:
+            async with trio.open_nursery() as nursery:
+                world = World(surroundings, nursery)
+                try:
+                    results.append(await main(world))
+                finally:
+                    world.end()
+                    nursery.cancel_scope.cancel()
+        return results
+
+
+def _sole(error: BaseException) -> BaseException:
+    """Return what a nursery has wrapped, when it is one error only."""
+    errors: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return _sole(errors[0]) if len(errors) == 1 else error
