@@ -141,9 +141,10 @@ class FrameDecoder:
         return free
 
     def shrink(self) -> None:
-        """Give memory back while nothing is buffered; a later frame grows the buffer again."""
-        if self._start == self._end and len(self._buffer) > _BUFFER_INITIAL:
-            self._move_to(bytearray(_BUFFER_INITIAL))
+        """Give back memory that holds nothing; `get_buffer` grows the buffer again."""
+        needed = max(self._end - self._start, _BUFFER_INITIAL)
+        if len(self._buffer) > needed:
+            self._move_to(bytearray(needed))
 
     def bytes_received(self, count: int) -> None:
         """Say that `count` bytes were written to the start of the last `get_buffer`."""

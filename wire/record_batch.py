@@ -151,6 +151,10 @@ _Columns = tuple[
     list[int] | None,
 ]
 _column_decoder = msgspec.msgpack.Decoder(_Columns)
+_Skipped = msgspec.Raw
+_timestamp_decoder = msgspec.msgpack.Decoder(
+    tuple[list[_TimestampDelta] | None, _Skipped, _Skipped, _Skipped, _Skipped]
+)
 _column_encoder = msgspec.msgpack.Encoder()
 
 
@@ -339,18 +343,7 @@ def decode_columns(
         WireFormatError: The payload is not what the header says, or larger than
             `uncompressed_length_max`.
     """
-    if header.format_version != FORMAT_VERSION or header.flags & ~_KNOWN_FLAGS:
-        raise WireFormatError(
-            f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
-            f" is of a newer version; upgrade this side"
-        )
-    if header.uncompressed_length > uncompressed_length_max:
-        raise WireFormatError(
-            f"the batch unpacks to {header.uncompressed_length} bytes,"
-            f" the limit is {uncompressed_length_max}"
-        )
-    payload = memoryview(batch)[HEADER_SIZE:]
-    plain = decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
+    plain = _unpack(header, batch, uncompressed_length_max)
     try:
         columns = Columns(header.record_count, *_column_decoder.decode(plain))
     except ValueError as error:  # A MsgspecError, or a UnicodeDecodeError in a header's name.
@@ -359,6 +352,44 @@ def decode_columns(
     _check_timestamps(header, columns.timestamp_deltas)
     _check_offsets(header, columns.offset_deltas)
     return columns
+
+
+def decode_timestamp_deltas(
+    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+) -> Sequence[int] | None:
+    """Return only the first column of a batch; the others are passed over.
+
+    For brokers, which search by time: it takes a fraction of the memory.
+
+    Raises:
+        WireFormatError: As for `decode_columns`, as far as the column is concerned.
+    """
+    plain = _unpack(header, batch, uncompressed_length_max)
+    try:
+        deltas, *_ = _timestamp_decoder.decode(plain)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"the payload is not five columns: {error}") from error
+    if deltas is not None and len(deltas) != header.record_count:
+        raise WireFormatError(
+            f"a column of {len(deltas)} records under a header of {header.record_count}"
+        )
+    _check_timestamps(header, deltas)
+    return deltas
+
+
+def _unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
+    """Return the payload before compression, after checking what can be known before it."""
+    if header.format_version != FORMAT_VERSION or header.flags & ~_KNOWN_FLAGS:
+        raise WireFormatError(
+            f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
+            f" is of a newer version; upgrade this side"
+        )
+    if header.uncompressed_length > length_max:
+        raise WireFormatError(
+            f"the batch unpacks to {header.uncompressed_length} bytes, the limit is {length_max}"
+        )
+    payload = memoryview(batch)[HEADER_SIZE:]
+    return decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
 
 
 def _check_lengths(columns: Columns) -> None:

@@ -320,13 +320,16 @@ def test_memory_is_given_back_when_nothing_is_buffered() -> None:
 
 def test_memory_with_bytes_in_it_is_not_given_back() -> None:
     decoder = new_decoder()
-    receive(decoder, encoded(LARGE) + b"\x06", at_once=1 << 20)
+    data = encoded(LARGE)
+    begun = 2 * INITIAL
+    assert begun < len(data)
+    receive(decoder, data + data[:begun], at_once=1 << 20)
     grown = decoder.capacity
 
     decoder.shrink()
 
-    assert decoder.capacity == grown
-    assert receive(decoder, encoded(SMALL)[1:], at_once=1 << 20) == [SMALL]
+    assert decoder.capacity == decoder.buffered_bytes == begun < grown
+    assert receive(decoder, data[begun:], at_once=1 << 20) == [LARGE]
 
 
 @pytest.mark.parametrize("count", [0, -1, INITIAL + 1])
