@@ -11,19 +11,26 @@ import trio
 from broker.config import BrokerConfig
 from broker.dispatch import Dispatcher
 from broker.memory import MemoryBudget
+from broker.replier import Parked
 from wire.connection import RefusedRequest, Request, ServerConnection
 from wire.env import Env, Stream
 from wire.errors import ConnectionLostError, WireFormatError
 from wire.outbox import Outbox
 
-_READ_AHEAD_BYTES = 256 << 10
+_READ_AHEAD_BYTES = 128 << 10
+"""More than the frame under way needs, so that small frames come many at a time. It is also the
+most that a connection holds beyond what the memory budget counts."""
+
+_FREE_AFTER_S = 5.0
+"""A buffer that was not needed for so long goes back to the operating system."""
 
 
 @final
 class Connection:
     """A client's stream, what was received of it, and what is to be sent.
 
-    Invariant: `_open_count` requests were handed out and not yet answered.
+    Invariant: `_open_count` requests were handed out and not yet answered, never more than
+    `in_flight_requests_max`.
     """
 
     def __init__(
@@ -42,13 +49,19 @@ class Connection:
         self._memory = memory
         self._core = ServerConnection(dispatcher.apis, frame_bytes_max=config.frame_bytes_max)
         self.outbox = Outbox(stream)
+        self.parked: dict[Parked, None] = {}
+        """See `broker.replier.Asking`."""
         self._borrowed_bytes = 0
         self._open_count = 0
         self._is_handling = False
-        self._answered = trio.Event()
-        self._received_count = 0
-        self._seen_count = 0
-        self._seen_at_ms = 0
+        self._has_ended = False
+        self._changed = trio.Event()
+        self._is_reading = False
+        self._is_new_frame = False
+        self._quiet_since = trio.current_time()
+        """When there was nothing to receive for the last time, in seconds of trio's clock."""
+        self._frame_since = trio.current_time()
+        """When the frame under way began to hold memory, or soon after."""
 
     @property
     def local(self) -> tuple[str, int]:
@@ -66,72 +79,86 @@ class Connection:
                 reason = str(error)
             except WireFormatError as error:
                 reason = str(error)
-                self._env.probe(
-                    "connection_refused",
-                    severity="warning",
-                    peer=self._stream.peer,
-                    reason=reason,
-                )
+                self._report_refused(reason)
             finally:
-                self._stream.close()
-                self._memory.release(self._borrowed_bytes)
-                self._borrowed_bytes = 0
+                self._end()
                 nursery.cancel_scope.cancel()
         self._env.probe(
             "connection_closed", severity="debug", peer=self._stream.peer, reason=reason
         )
 
     async def finish(self) -> None:
-        """Wait until every request has its answer, and every answer is sent."""
-        while self._open_count:
-            await self._answered.wait()
+        """Wait until every request has its answer and every answer is sent, or the end."""
+        while self._open_count and not self._has_ended:
+            await self._changed.wait()
         await self.outbox.wait_below(0)
 
-    def tidy(self, *, now_ms: int) -> None:
-        """Give back memory that an idle connection holds; end one that stalls in a frame."""
-        decoder = self._core.decoder
-        if self._received_count != self._seen_count:
-            self._seen_count = self._received_count
-            self._seen_at_ms = now_ms
-        elif decoder.buffered_bytes == 0:
-            self._shrink()
-        elif now_ms - self._seen_at_ms >= self._config.stalled_frame_ms:
-            self._env.probe(
-                "connection_refused",
-                severity="warning",
-                peer=self._stream.peer,
-                reason="half a frame came, and then nothing",
-            )
-            self._stream.close()
+    def tidy(self, *, now: float) -> None:
+        """Give back memory that is not needed; end a connection that keeps it too long.
+
+        `now` is in seconds of trio's clock.
+        """
+        limit_s = self._config.stalled_frame_ms / 1000
+        if self._core.decoder.buffered_bytes == 0:
+            if now - self._quiet_since >= _FREE_AFTER_S:
+                self._memory.note_busy(self)
+                self._memory.release(self.give_back())
+        elif self._is_reading and now - self._quiet_since >= limit_s:
+            self._give_up("half a frame came, and then nothing")
+        elif self._borrowed_bytes and self._memory.is_short and now - self._frame_since >= limit_s:
+            # Whether it sends too slowly or does not read its replies.
+            self._give_up("a frame took too long while others waited for memory")
+
+    def give_back(self) -> int:
+        """See `broker.memory.Holder`."""
+        self._core.decoder.shrink()
+        count, self._borrowed_bytes = self._borrowed_bytes, 0
+        return count
+
+    def answered(self) -> None:
+        """See `broker.replier.Asking`."""
+        self._open_count -= 1
+        if not self._is_handling:
+            self.outbox.flush()
+        self._tell_changed()
 
     async def _receive(self) -> None:
         decoder = self._core.decoder
-        stream = self._stream
         while True:
-            if decoder.capacity_wanted > decoder.capacity:
-                await self._borrow(decoder.capacity_wanted)
-            received = stream.receive_nowait(decoder.get_buffer())
+            wanted = decoder.capacity_wanted
+            if wanted > decoder.capacity:
+                await self._borrow(wanted + _READ_AHEAD_BYTES)
+            missing = wanted - decoder.buffered_bytes
+            buffer = decoder.get_buffer()[: missing + _READ_AHEAD_BYTES]
+            received = self._stream.receive_nowait(buffer)
             if received is None:
-                await stream.wait_readable()
+                await self._wait_for_bytes()
                 continue
             if received == 0:
                 return
-            self._received_count += 1
             decoder.bytes_received(received)
-            self._handle_received()
-            if self._memory.is_short and decoder.buffered_bytes == 0:
-                self._shrink()
-            await self._wait_for_room()
+            while self._handle_received():
+                await self._wait_for_room()
+            if self._is_new_frame and self._borrowed_bytes:
+                self._is_new_frame = False
+                self._frame_since = trio.current_time()
+            await trio.lowlevel.checkpoint()
 
-    def _handle_received(self) -> None:
+    def _handle_received(self) -> bool:
+        """Carry out whole requests; return whether there may be more when there is room again."""
         self._is_handling = True
         try:
-            while (request := self._core.next_request()) is not None:
+            while self._has_room():
+                request = self._core.next_request()
+                if request is None:
+                    return False
+                self._is_new_frame = True
                 self._open_count += 1
                 if isinstance(request, Request):
                     self._dispatcher.handle(request, self)
                 else:
                     self._refuse(request)
+            return True
         finally:
             self._is_handling = False
             self.outbox.flush()
@@ -146,33 +173,61 @@ class Connection:
         self.outbox.put(refused.reply)
         self.answered()
 
-    def answered(self) -> None:
-        """Take note that one request has its answer in the outbox."""
-        self._open_count -= 1
-        if not self._is_handling:
-            self.outbox.flush()
-        if self._answered.statistics().tasks_waiting:
-            self._answered.set()
-            self._answered = trio.Event()
+    def _has_room(self) -> bool:
+        """Return whether this client has so little unanswered and unread that it may ask more."""
+        return (
+            self._open_count < self._config.in_flight_requests_max
+            and self.outbox.pending_bytes <= self._config.reply_bytes_max
+        )
 
     async def _wait_for_room(self) -> None:
-        """Read no further while this client has too much unanswered or unread; else yield."""
-        await trio.lowlevel.checkpoint()
-        while self._open_count >= self._config.in_flight_requests_max:
-            await self._answered.wait()
-        if self.outbox.pending_bytes > self._config.reply_bytes_max:
-            await self.outbox.wait_below(self._config.reply_bytes_max)
+        while self._open_count >= self._config.in_flight_requests_max and not self._has_ended:
+            await self._changed.wait()
+        await self.outbox.wait_below(self._config.reply_bytes_max)
+        if self._has_ended:
+            raise ConnectionLostError("the connection was given up")
 
-    async def _borrow(self, capacity: int) -> None:
-        wanted = capacity + _READ_AHEAD_BYTES
-        if wanted > self._borrowed_bytes:
-            # Whoever waits holds nothing: two that both hold and want more would wait for ever.
-            self._memory.release(self._borrowed_bytes)
-            self._borrowed_bytes = 0
-            await self._memory.acquire(wanted)
-            self._borrowed_bytes = wanted
+    async def _wait_for_bytes(self) -> None:
+        is_idle = self._core.decoder.buffered_bytes == 0
+        if is_idle and self._borrowed_bytes:
+            self._memory.note_idle(self)
+        self._is_reading = True
+        self._quiet_since = trio.current_time()
+        try:
+            await self._stream.wait_readable()
+        finally:
+            self._is_reading = False
+            self._memory.note_busy(self)
+        if is_idle:
+            self._frame_since = trio.current_time()
 
-    def _shrink(self) -> None:
-        self._core.decoder.shrink()
-        self._memory.release(self._borrowed_bytes)
-        self._borrowed_bytes = 0
+    async def _borrow(self, count: int) -> None:
+        # Whoever waits holds nothing: two that both hold and want more would wait for ever.
+        self._memory.release(self.give_back())
+        await self._memory.acquire(count)
+        self._borrowed_bytes = count
+        self._frame_since = trio.current_time()
+
+    def _give_up(self, reason: str) -> None:
+        self._report_refused(reason)
+        self._end()
+
+    def _end(self) -> None:
+        """Close the stream and let go of everything; what is still answered goes nowhere."""
+        self._has_ended = True
+        self.outbox.close()
+        for parked in list(self.parked):
+            parked.drop()
+        self._memory.note_busy(self)
+        self._memory.release(self.give_back())
+        self._tell_changed()
+
+    def _report_refused(self, reason: str) -> None:
+        self._env.probe(
+            "connection_refused", severity="warning", peer=self._stream.peer, reason=reason
+        )
+
+    def _tell_changed(self) -> None:
+        if self._changed.statistics().tasks_waiting:
+            self._changed.set()
+            self._changed = trio.Event()

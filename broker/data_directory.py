@@ -8,10 +8,12 @@ topics/NAME.ID/PARTITION/   the logs; NAME is cut to what fits, ID is the topic 
 deleted/                    topics on their way out
 """
 
+import re
 from typing import final
 
 import msgspec
 
+from coordinator.local import METADATA_DIRECTORY
 from logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
 from logstore.disk import DirectoryLock, Disk
 from wire.errors import DataDirectoryError
@@ -22,6 +24,7 @@ _CLEAN = "clean-shutdown"
 _TOPICS = "topics"
 _DELETED = "deleted"
 _NAME_CHARACTERS_MAX = 150
+_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
@@ -61,15 +64,6 @@ class DataDirectory:
         """Return where a partition's log is."""
         return f"{self.topic_directory(name, topic_id)}/{partition}"
 
-    def make_topic_directory(self, name: str, topic_id: bytes, partition_count: int) -> None:
-        """Make the directories of a topic, durably; blocks."""
-        directory = self.topic_directory(name, topic_id)
-        for partition in range(partition_count):
-            self.disk.make_directory(f"{directory}/{partition}")
-        self.disk.sync_directory(directory)
-        self.disk.sync_directory(_TOPICS)
-        self.disk.sync_directory("")
-
     def set_aside(self, name: str, topic_id: bytes) -> None:
         """Move a deleted topic's files out of the way, durably; `remove_deleted` does the rest."""
         source = self.topic_directory(name, topic_id)
@@ -88,10 +82,8 @@ class DataDirectory:
         found: list[tuple[str, bytes]] = []
         for entry in self.disk.list_directory(_TOPICS):
             name, _, topic_id = entry.rpartition(".")
-            try:
+            if _TOPIC_ID.fullmatch(topic_id):
                 found.append((name, bytes.fromhex(topic_id)))
-            except ValueError:
-                continue
         return found
 
     def mark_clean(self, *, now_ms: int) -> None:
@@ -131,9 +123,9 @@ def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
     """Return whose directory this is, and whether it was left cleanly."""
     found = read_small_file(disk, _NODE, NodeIdentity)
     if found is None:
-        if disk.exists(_TOPICS):
+        if disk.exists(_TOPICS) or disk.exists(METADATA_DIRECTORY):
             raise DataDirectoryError(
-                f"{disk.root} has topics, but not the file {_NODE!r} that says whose they are;"
+                f"{disk.root} has data, but not the file {_NODE!r} that says whose it is;"
                 " restore it from a backup"
             )
         write_small_file(disk, _NODE, own)

@@ -1,54 +1,31 @@
-"""From request to handler, and from a defect to an honest answer.
+"""From request to handler.
 
 What need not wait is carried out at once, in the task of the connection; the rest gets a task.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, cast, final
+from typing import cast, final
 
 import trio
 
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.session import SessionHandler
-from broker.replier import Replier
+from broker.replier import Asking, Replier
 from wire import api
 from wire.api import ApiKey
 from wire.connection import Request
-from wire.errors import BrokerError, ShuttingDownError, UnexpectedServerError
+from wire.errors import ShuttingDownError
 from wire.fetch import FetchRequest
-from wire.outbox import Outbox
 from wire.produce import ProduceRequest
 from wire.session import ApiVersions, HelloRequest, MetadataRequest
-
-_log = logging.getLogger("tidelog.broker")
 
 SlowHandler = Callable[[object], Awaitable[object]]
 
 
-class Asking(Protocol):
-    """The connection that a request came on."""
-
-    outbox: Outbox
-
-    @property
-    def local(self) -> tuple[str, int]:
-        """Where the client reached this broker."""
-        ...
-
-    def answered(self) -> None:
-        """One request has its answer in the outbox."""
-        ...
-
-
 @final
 class Dispatcher:
-    """Finds the handler of a request.
-
-    One of the two supervisors that catch every exception: a defect in one request is logged and
-    answered, and harms nobody else.
-    """
+    """Finds the handler of a request."""
 
     def __init__(
         self,
@@ -78,11 +55,10 @@ class Dispatcher:
 
     def handle(self, request: Request, asking: Asking) -> None:
         """Carry out one request; it is answered now or later, exactly once."""
-        replier = Replier(self._api_of[request.api_key], request, asking.outbox, asking.answered)
-        try:
+        replier = Replier(self._api_of[request.api_key], request, asking)
+        with replier:
             if self.is_shutting_down:
-                replier.fail(ShuttingDownError("this broker is shutting down"))
-                return
+                raise ShuttingDownError("this broker is shutting down")
             message = request.message
             if isinstance(message, ProduceRequest):
                 self._produce.handle(message, request.attachment, replier)
@@ -96,25 +72,8 @@ class Dispatcher:
                 self._nursery.start_soon(
                     self._run_slow, self._slow[request.api_key], message, replier
                 )
-        except BrokerError as error:
-            replier.fail(error)
-        except Exception as error:  # noqa: BLE001  (the supervisor)
-            replier.fail(_defect(error))
 
     @staticmethod
     async def _run_slow(handler: SlowHandler, message: object, replier: Replier) -> None:
-        try:
-            reply = await handler(message)
-        except BrokerError as error:
-            replier.fail(error)
-        except Exception as error:  # noqa: BLE001  (the supervisor)
-            replier.fail(_defect(error))
-        else:
-            replier.reply(reply)
-
-
-def _defect(error: Exception) -> UnexpectedServerError:
-    _log.exception("a request failed unexpectedly", exc_info=error)
-    return UnexpectedServerError(
-        f"the broker failed unexpectedly ({type(error).__name__}); its log has the details"
-    )
+        with replier:
+            replier.reply(await handler(message))

@@ -11,7 +11,6 @@ import trio
 from broker.partition import Partition
 from isr.durability import Durability
 from wire.env import Env
-from wire.errors import LogOfflineError
 
 
 @final
@@ -35,6 +34,7 @@ class Flusher:
 
     def request(self, partition: Partition) -> None:
         """Start a flush, unless one runs; then another follows it."""
+        partition.is_flush_wanted = True
         if not partition.is_flushing:
             partition.is_flushing = True
             self._running_count += 1
@@ -46,9 +46,11 @@ class Flusher:
         for partition in lazy:
             self.request(partition)
 
-    def forget(self, partition: Partition) -> None:
-        """Do not flush a partition that is being deleted."""
+    async def forget(self, partition: Partition) -> None:
+        """Flush a partition no more, and return when nobody touches its files."""
         self._lazy.pop(partition, None)
+        while partition.is_flushing:
+            await self._ended.wait()
 
     async def flush_now(self, partition: Partition) -> None:
         """Return when everything appended before this call is durable.
@@ -69,23 +71,30 @@ class Flusher:
             await self._ended.wait()
 
     async def _flush(self, partition: Partition) -> None:
-        log = partition.log
         try:
-            while (flush := log.begin_flush()) is not None:
-                partition.flushes_begun += 1
-                try:
-                    await self._env.offload(flush.run)
-                except OSError as error:
-                    self._sync_failed(partition, error)
-                    return
-                log.end_flush(flush)
-                partition.flushes_ended += 1
-                partition.progressed()
-                self._tell_ended()
+            while partition.is_flush_wanted:
+                partition.is_flush_wanted = False
+                await self._flush_once(partition)
         finally:
             partition.is_flushing = False
             self._running_count -= 1
             self._tell_ended()
+
+    async def _flush_once(self, partition: Partition) -> None:
+        log = partition.log
+        flush = log.begin_flush()
+        if flush is None:
+            return
+        partition.flushes_begun += 1
+        try:
+            await self._env.offload(flush.run)
+        except OSError as error:
+            self._sync_failed(partition, error)
+        else:
+            log.end_flush(flush)
+            partition.progressed()
+        partition.flushes_ended += 1
+        self._tell_ended()
 
     def _tell_ended(self) -> None:
         if self._ended.statistics().tasks_waiting:
@@ -93,16 +102,10 @@ class Flusher:
             self._ended = trio.Event()
 
     def _sync_failed(self, partition: Partition, error: OSError) -> None:
-        partition.log.fail(f"fsync failed: {error}")
         self._env.probe(
             "log_offline",
             severity="error",
             directory=partition.log.directory,
-            reason=str(error),
+            reason=f"fsync failed: {error}",
         )
-        partition.failed(
-            LogOfflineError(
-                f"{partition.log.directory} is offline: fsync failed: {error};"
-                " restart the broker once the disk is in order"
-            )
-        )
+        partition.disk_failed(f"fsync failed: {error}")

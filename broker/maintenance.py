@@ -3,7 +3,7 @@
 Shell: owns two tasks, which cost nothing while there is nothing to do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, final
 
 import trio
@@ -19,8 +19,8 @@ from wire.env import Env
 class Tidied(Protocol):
     """A connection."""
 
-    def tidy(self, *, now_ms: int) -> None:
-        """Give back what is not needed."""
+    def tidy(self, *, now: float) -> None:
+        """Give back what is not needed; `now` is in seconds of trio's clock."""
         ...
 
 
@@ -35,6 +35,7 @@ class Maintenance:
         partitions: Partitions,
         flusher: Flusher,
         connections: Iterable[Tidied],
+        make_missing_logs: Callable[[], Awaitable[None]],
     ) -> None:
         """Look after `partitions` and `connections`, which may change at any time."""
         self._env = env
@@ -42,12 +43,14 @@ class Maintenance:
         self._partitions = partitions
         self._flusher = flusher
         self._connections = connections
+        self._make_missing_logs = make_missing_logs
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._flush_lazily)
             nursery.start_soon(self._tidy)
+            nursery.start_soon(self._look_after_logs)
 
     async def _flush_lazily(self) -> None:
         while True:
@@ -55,17 +58,23 @@ class Maintenance:
             self._flusher.flush_lazy()
 
     async def _tidy(self) -> None:
-        interval = min(self._config.maintenance_interval_ms, self._config.stalled_frame_ms)
+        interval_ms = min(self._config.maintenance_interval_ms, self._config.stalled_frame_ms)
         while True:
-            await trio.sleep(interval / 1000)
-            now_ms = self._env.clock.now_ms()
+            await trio.sleep(interval_ms / 1000)
+            now = trio.current_time()
             for connection in list(self._connections):
-                connection.tidy(now_ms=now_ms)
-            for partition in self._partitions.all():
-                await self._look_after(partition, now_ms)
+                connection.tidy(now=now)
 
-    async def _look_after(self, partition: Partition, now_ms: int) -> None:
+    async def _look_after_logs(self) -> None:
+        while True:
+            await trio.sleep(self._config.maintenance_interval_ms / 1000)
+            await self._make_missing_logs()
+            for partition in self._partitions.all():
+                await self._look_after(partition)
+
+    async def _look_after(self, partition: Partition) -> None:
         log = partition.log
+        now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
         log.roll_if_old(now_ms=now_ms)
         log.expire_producers(now_ms=now_ms)
@@ -73,15 +82,34 @@ class Maintenance:
             self._flusher.request(partition)
         removed = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)
         if removed:
+            await self._remove(partition, removed)
+        self._report_status(partition)
+
+    async def _remove(self, partition: Partition, removed: list[Segment]) -> None:
+        log = partition.log
+        try:
+            await self._env.offload(lambda: _remove_files(removed))
+        except OSError as error:
+            # They are read no more all the same, and the next start removes them.
             self._env.probe(
-                "segments_deleted",
-                directory=log.directory,
-                count=len(removed),
-                log_start_offset=log.log_start_offset,
+                "files_left_over", severity="warning", directory=log.directory, reason=str(error)
             )
-            await self._env.offload(lambda: _remove(removed))
+            return
+        self._env.probe(
+            "segments_deleted",
+            directory=log.directory,
+            count=len(removed),
+            log_start_offset=log.log_start_offset,
+        )
+
+    def _report_status(self, partition: Partition) -> None:
+        status = partition.new_status()
+        if status is not None:
+            self._env.probe(
+                "log_status_changed", directory=partition.log.directory, status=status.value
+            )
 
 
-def _remove(segments: list[Segment]) -> None:
+def _remove_files(segments: list[Segment]) -> None:
     for segment in segments:
         segment.remove_files()

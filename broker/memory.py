@@ -4,16 +4,26 @@ Shell: parks tasks until there is room, in the order in which they came.
 """
 
 from collections import deque
-from typing import final
+from typing import Protocol, final
 
 import trio
+
+
+class Holder(Protocol):
+    """Holds lent bytes, at this moment for nothing."""
+
+    def give_back(self) -> int:
+        """Give up all lent bytes, because somebody else needs them; return how many."""
+        ...
 
 
 @final
 class MemoryBudget:
     """A number of bytes that is lent out.
 
-    Invariant: 0 <= used_bytes; a request that was granted is never more than the whole budget.
+    Whoever waits must hold nothing, so that two who want more cannot wait for each other.
+
+    Invariant: 0 <= used_bytes <= the whole.
     """
 
     def __init__(self, total_bytes: int) -> None:
@@ -21,6 +31,7 @@ class MemoryBudget:
         self._total_bytes = total_bytes
         self._used_bytes = 0
         self._waiting: deque[tuple[int, trio.Event]] = deque()
+        self._idle: dict[Holder, None] = {}
 
     @property
     def used_bytes(self) -> int:
@@ -38,7 +49,7 @@ class MemoryBudget:
         If cancelled, nothing was taken.
         """
         assert count <= self._total_bytes, f"{count} bytes can never be granted"
-        if not self._waiting and self._used_bytes + count <= self._total_bytes:
+        if not self._waiting and self._has_room(count):
             self._used_bytes += count
             return
         granted = trio.Event()
@@ -60,8 +71,25 @@ class MemoryBudget:
         assert self._used_bytes >= 0
         self._grant()
 
+    def note_idle(self, holder: Holder) -> None:
+        """Take note that `holder` keeps bytes that it does not need now."""
+        self._idle[holder] = None
+        self._grant()
+
+    def note_busy(self, holder: Holder) -> None:
+        """Take note that `holder` needs what it holds; nothing happens if it did before."""
+        self._idle.pop(holder, None)
+
     def _grant(self) -> None:
-        while self._waiting and self._used_bytes + self._waiting[0][0] <= self._total_bytes:
+        while self._waiting and self._has_room(self._waiting[0][0]):
             count, granted = self._waiting.popleft()
             self._used_bytes += count
             granted.set()
+
+    def _has_room(self, count: int) -> bool:
+        """Return whether `count` bytes can be lent, taking from the longest idle if need be."""
+        while self._used_bytes + count > self._total_bytes and self._idle:
+            holder = next(iter(self._idle))
+            del self._idle[holder]
+            self._used_bytes -= holder.give_back()
+        return self._used_bytes + count <= self._total_bytes

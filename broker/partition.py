@@ -8,17 +8,22 @@ from itertools import count
 from typing import Protocol, final
 
 from coordinator.topic_config import TopicConfig
+from isr.durability import ack_level
 from isr.leader import PartitionLeader
-from logstore.log import PartitionLog
+from logstore.log import LogStatus, PartitionLog
 from wire.errors import BrokerError, LogOfflineError
-from wire.produce import Acks
+from wire.produce import AckLevel, Acks
 
 
 class AckWaiter(Protocol):
     """A produce that waits for records to be acknowledged."""
 
-    def acknowledged(self, index: int, error: BrokerError | None) -> None:
-        """The batch at `index` of the request is acknowledged, or never will be."""
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """`level` is true of the batch at `index` of the request."""
+        ...
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """The batch at `index` will never be acknowledged."""
         ...
 
 
@@ -52,6 +57,8 @@ class Partition:
         )
         self.is_flushing = False
         """Whether a flush task is under way."""
+        self.is_flush_wanted = False
+        """Whether a flush must begin after the one that is under way."""
         self.flushes_begun = 0
         self.flushes_ended = 0
         self._ticket = count()
@@ -60,11 +67,25 @@ class Partition:
             Acks.ALL: [],
         }
         self._data_waiters: dict[DataWaiter, None] = {}
+        self._known_status = log.status
 
     @property
     def high_watermark(self) -> int:
         """First offset that is not committed (exclusive end)."""
         return self.leader.high_watermark
+
+    @property
+    def waiter_count(self) -> int:
+        """How many batches and fetches wait here."""
+        return len(self._data_waiters) + sum(map(len, self._ack_waiters.values()))
+
+    def new_status(self) -> LogStatus | None:
+        """Return the log's status if it is another one than this said before."""
+        status = self.log.status
+        if status is self._known_status:
+            return None
+        self._known_status = status
+        return status
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Let other settings be in force from now on."""
@@ -87,30 +108,42 @@ class Partition:
 
     def progressed(self) -> None:
         """Look at how far the log is, and tell those who waited for it."""
-        log = self.log
-        before = self.leader.high_watermark
-        self.leader.progressed(
+        log, leader = self.log, self.leader
+        before = leader.high_watermark
+        leader.progressed(
             log_end_offset=log.log_end_offset, durable_end_offset=log.durable_end_offset
         )
         for acks, waiters in self._ack_waiters.items():
             if waiters:
-                acknowledged = self.leader.acknowledged_offset(acks)
+                # As it is now: it may have been another one when they began to wait.
+                level = ack_level(acks, leader.durability)
+                acknowledged = leader.acknowledged_offset(acks)
                 while waiters and waiters[0][0] <= acknowledged:
                     _, _, waiter, index = heapq.heappop(waiters)
-                    waiter.acknowledged(index, None)
-        if self._data_waiters and self.leader.high_watermark > before:
-            self.wake_fetches()
+                    waiter.acknowledged(index, level)
+        if self._data_waiters and leader.high_watermark > before:
+            self._wake_fetches()
 
-    def wake_fetches(self) -> None:
-        """Let waiting fetches look again."""
-        waiters, self._data_waiters = self._data_waiters, {}
-        for waiter in waiters:
-            waiter.wake()
+    def disk_failed(self, reason: str) -> LogOfflineError:
+        """Take the log offline, tell everybody that waits, and return what to tell others."""
+        self.log.fail(reason)
+        self._known_status = self.log.status
+        error = LogOfflineError(
+            f"{self.log.directory} is offline: {reason}; restart the broker once the disk is in"
+            " order"
+        )
+        self.failed(error)
+        return error
 
-    def failed(self, error: LogOfflineError | BrokerError) -> None:
+    def failed(self, error: BrokerError) -> None:
         """Tell everybody that waits that it is in vain."""
         for waiters in self._ack_waiters.values():
             while waiters:
                 _, _, waiter, index = heapq.heappop(waiters)
-                waiter.acknowledged(index, error)
-        self.wake_fetches()
+                waiter.failed(index, error)
+        self._wake_fetches()
+
+    def _wake_fetches(self) -> None:
+        waiters, self._data_waiters = self._data_waiters, {}
+        for waiter in waiters:
+            waiter.wake()

@@ -13,42 +13,55 @@ from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
 from logstore.segment_format import SegmentHeader
 from wire.env import Env
-from wire.errors import UnknownPartitionError, UnknownTopicIdError
+from wire.errors import (
+    CorruptRecordError,
+    LogOfflineError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
 
 
 @final
 class Partitions:
-    """Open partitions by topic id and number."""
+    """Open partitions by topic id and number.
+
+    Invariant: all partitions of a topic are open, or none. A topic of which none is open is being
+    created, or could not be created yet because the disk is full.
+    """
 
     def __init__(self, env: Env, directory: DataDirectory, files: FileCache) -> None:
         """Keep partitions in `directory`."""
         self._env = env
         self._directory = directory
         self._files = files
-        self._partitions: dict[tuple[bytes, int], Partition] = {}
+        self._by_topic: dict[bytes, list[Partition]] = {}
 
     def all(self) -> list[Partition]:
         """Return every open partition."""
-        return list(self._partitions.values())
+        return [partition for topic in self._by_topic.values() for partition in topic]
+
+    def of_topic(self, topic_id: bytes) -> list[Partition] | None:
+        """Return the partitions of a topic in order, `None` when they are not open."""
+        return self._by_topic.get(topic_id)
 
     def find(self, topic_id: bytes, number: int) -> Partition:
         """Return one partition.
 
         Raises:
-            UnknownTopicIdError: No topic has this id (any more).
+            UnknownTopicIdError: No topic has this id, any more or yet.
             UnknownPartitionError: The topic has fewer partitions.
         """
-        partition = self._partitions.get((topic_id, number))
-        if partition is not None:
-            return partition
-        count = sum(1 for known_id, _ in self._partitions if known_id == topic_id)
-        if count:
-            raise UnknownPartitionError(
-                f"there is no partition {number}; the topic has partitions 0 to {count - 1}"
+        partitions = self._by_topic.get(topic_id)
+        if partitions is None:
+            raise UnknownTopicIdError(
+                f"no topic has the id {topic_id.hex()}; it was deleted, or never was here"
             )
-        raise UnknownTopicIdError(
-            f"no topic has the id {topic_id.hex()}; it was deleted, or never was here"
-        )
+        if not 0 <= number < len(partitions):
+            raise UnknownPartitionError(
+                f"there is no partition {number}; the topic has partitions 0 to"
+                f" {len(partitions) - 1}"
+            )
+        return partitions[number]
 
     async def open_all(self, catalog: Catalog) -> None:
         """Open the logs of all topics, and settle what topics left behind.
@@ -57,46 +70,71 @@ class Partitions:
             OSError: The disk failed.
             DataDirectoryError: A file belongs elsewhere, or to a newer version.
         """
-        await self._env.offload(lambda: self._settle_left_overs(catalog))
         topics = catalog.topics
+        await self._env.offload(lambda: self._settle_left_overs(catalog))
         total = sum(topic.partition_count for topic in topics)
         opened = 0
         for topic in topics:
+            partitions: list[Partition] = []
             for number in range(topic.partition_count):
-                await self._open(topic, number)
+                partitions.append(await self._open(topic, number))
                 opened += 1
                 if opened % 100 == 0:
                     self._env.probe("opening_logs", opened=opened, total=total)
+            self._by_topic[topic.topic_id] = partitions
 
     async def create(self, topic: Topic) -> None:
-        """Make and open the logs of a new topic."""
-        await self._env.offload(
-            lambda: self._directory.make_topic_directory(
-                topic.name, topic.topic_id, topic.partition_count
-            )
-        )
-        for number in range(topic.partition_count):
-            await self._open(topic, number)
+        """Make and open the logs of a new topic, or of one that could not be made before.
 
-    def reconfigure(self, topic: Topic) -> None:
-        """Let a topic's new settings be in force."""
-        for number in range(topic.partition_count):
-            self._partitions[topic.topic_id, number].reconfigure(topic.config)
+        Raises:
+            OSError: The disk is full or failed; none of them is open.
+        """
+        partitions = [await self._open(topic, number) for number in range(topic.partition_count)]
+        self._by_topic[topic.topic_id] = partitions
 
-    async def delete(self, topic: Topic) -> list[Partition]:
-        """Close the logs of a deleted topic, remove its files, and return its partitions."""
-        removed: list[Partition] = []
-        for number in range(topic.partition_count):
-            partition = self._partitions.pop((topic.topic_id, number))
+    def reconfigure(self, topic: Topic) -> list[Partition]:
+        """Let a topic's new settings be in force; return its partitions."""
+        partitions = self._by_topic.get(topic.topic_id, [])
+        for partition in partitions:
+            partition.reconfigure(topic.config)
+        return partitions
+
+    def close(self, topic: Topic) -> list[Partition]:
+        """Close the logs of a deleted topic, tell everybody who waits there, and return them."""
+        partitions = self._by_topic.pop(topic.topic_id, [])
+        for partition in partitions:
             partition.log.close()
-            removed.append(partition)
-        for partition in removed:
+        for partition in partitions:
             partition.failed(UnknownTopicIdError(f"topic {topic.name!r} was deleted"))
+        return partitions
+
+    async def remove_files(self, topic: Topic) -> None:
+        """Remove the files of a topic whose logs are closed, and that nobody flushes.
+
+        Raises:
+            OSError: Some are still there; the next start removes them.
+        """
         await self._env.offload(lambda: self._directory.set_aside(topic.name, topic.topic_id))
         await self._env.offload(self._directory.remove_deleted)
-        return removed
 
-    async def _open(self, topic: Topic, number: int) -> None:
+    def damage_found(self, partition: Partition, error: CorruptRecordError) -> None:
+        """Take note of damage that a reader came upon."""
+        log = partition.log
+        log.note_damage(error)
+        partition.new_status()
+        self._env.probe(
+            "damage_found", severity="error", directory=log.directory, reason=str(error)
+        )
+
+    def reading_failed(self, partition: Partition, error: OSError) -> LogOfflineError:
+        """Take a partition offline whose files cannot be read; return what to tell the reader."""
+        reason = f"reading failed: {error}"
+        self._env.probe(
+            "log_offline", severity="error", directory=partition.log.directory, reason=reason
+        )
+        return partition.disk_failed(reason)
+
+    async def _open(self, topic: Topic, number: int) -> Partition:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
 
         def open_it() -> tuple[PartitionLog, RecoveryReport]:
@@ -106,8 +144,7 @@ class Partitions:
 
         log, report = await self._env.offload(open_it)
         self._report(topic, number, report)
-        partition = Partition(topic.topic_id, number, log, topic.config)
-        self._partitions[topic.topic_id, number] = partition
+        return Partition(topic.topic_id, number, log, topic.config)
 
     def _report(self, topic: Topic, number: int, report: RecoveryReport) -> None:
         for damaged in report.damage:

@@ -3,8 +3,10 @@
 Shell: owns the listening socket and the order in which things start and stop.
 """
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import cast, final
 
@@ -29,10 +31,25 @@ from logstore.disk import Disk
 from logstore.file_cache import FileCache
 from wire import api
 from wire.api import ApiKey
-from wire.env import Env, Listener, Stream
-from wire.errors import ConfigError
+from wire.env import Env, Listener
+from wire.errors import ConfigError, LogOfflineError
+
+_log = logging.getLogger("tidelog.broker")
 
 _ACCEPT_RETRY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    """What a broker holds for its clients at this moment."""
+
+    connection_count: int
+    waiting_count: int
+    """Requests that wait for acknowledgements or for data."""
+    waiter_count: int
+    """Entries of such requests at partitions; one request may wait at many."""
+    request_memory_bytes: int
+    """Memory lent to connections, of `request_memory_bytes` in the settings."""
 
 
 @final
@@ -61,8 +78,16 @@ class Broker:
         self._connections: dict[Connection, None] = {}
         self._accepting = trio.CancelScope()
         self._listener: Listener | None = None
+        self._topics = TopicsHandler(env, config, metadata, partitions, self._flusher)
         self._dispatcher = self._make_dispatcher()
-        self._maintenance = Maintenance(env, config, partitions, self._flusher, self._connections)
+        self._maintenance = Maintenance(
+            env,
+            config,
+            partitions,
+            self._flusher,
+            self._connections,
+            self._topics.make_missing_logs,
+        )
 
     @property
     def address(self) -> str:
@@ -75,6 +100,15 @@ class Broker:
     def cluster_id(self) -> str:
         """Identity of the cluster that this broker is."""
         return self._directory.identity.cluster_id
+
+    def statistics(self) -> BrokerStatistics:
+        """Return what is held for clients now."""
+        return BrokerStatistics(
+            connection_count=len(self._connections),
+            waiting_count=len(self._waiting),
+            waiter_count=sum(each.waiter_count for each in self._partitions.all()),
+            request_memory_bytes=self._memory.used_bytes,
+        )
 
     def start(self, listener: Listener) -> None:
         """Begin to serve."""
@@ -98,14 +132,16 @@ class Broker:
             partition.log.request_checkpoint()
             self._flusher.request(partition)
         await self._flusher.wait_idle()
-        await self._metadata.aclose()
-        is_clean = not any(
-            partition.log.status.value == "offline" for partition in self._partitions.all()
-        )
-        if is_clean:
+        try:
+            await self._metadata.aclose()
+            for partition in self._partitions.all():
+                partition.log.require_online()
             now_ms = self._env.clock.now_ms()
             await self._env.offload(lambda: self._directory.mark_clean(now_ms=now_ms))
-        self._env.probe("broker_stopped", is_clean=is_clean)
+        except (LogOfflineError, OSError) as error:
+            self._env.probe("broker_stopped", severity="warning", is_clean=False, reason=str(error))
+        else:
+            self._env.probe("broker_stopped", is_clean=True)
 
     async def _accept(self, listener: Listener) -> None:
         try:
@@ -132,13 +168,16 @@ class Broker:
             )
             stream.close()
             return
-        self._nursery.start_soon(self._serve, stream)
-
-    async def _serve(self, stream: Stream) -> None:
         connection = Connection(self._env, self._config, stream, self._dispatcher, self._memory)
         self._connections[connection] = None
+        self._nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        """Serve one connection: the other of the two supervisors that catch every exception."""
         try:
             await connection.run()
+        except Exception as error:  # noqa: BLE001  (the supervisor)
+            _log.error("a connection failed unexpectedly", exc_info=error)
         finally:
             del self._connections[connection]
 
@@ -150,9 +189,7 @@ class Broker:
             cluster_id=self._directory.identity.cluster_id,
             version=version("tidelog"),
         )
-        topics = TopicsHandler(
-            self._env, self._config, self._metadata, self._partitions, self._flusher
-        )
+        topics = self._topics
         offsets = OffsetsHandler(self._env, self._partitions)
         slow = (
             (api.CREATE_TOPIC, topics.create),

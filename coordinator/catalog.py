@@ -17,7 +17,6 @@ from coordinator.topic_config import (
     topic_config,
 )
 from wire.errors import (
-    BrokerError,
     InvalidConfigError,
     InvalidTopicError,
     TopicExistsError,
@@ -166,7 +165,11 @@ class Catalog:
         return [ProducerIdsTaken(self._next_producer_id + PRODUCER_ID_BLOCK)]
 
     def apply(self, record: Record) -> None:
-        """Carry out a record; the only way in which the catalog changes."""
+        """Carry out a record; the only way in which the catalog changes.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
         if isinstance(record, TopicCreated):
             self._put(
                 Topic(
@@ -174,14 +177,14 @@ class Catalog:
                     record.topic_id,
                     record.partition_count,
                     record.overrides,
-                    _config_of(record.overrides),
+                    topic_config(record.overrides),
                 )
             )
         elif isinstance(record, TopicAltered):
             topic = self._by_id[record.topic_id]
             self._put(
                 msgspec.structs.replace(
-                    topic, overrides=record.overrides, config=_config_of(record.overrides)
+                    topic, overrides=record.overrides, config=topic_config(record.overrides)
                 )
             )
         elif isinstance(record, TopicDeleted):
@@ -233,10 +236,3 @@ def check_topic_name(name: str) -> None:
             f"{name!r} cannot be the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9,"
             " '.', '_' and '-' can, except '.' and '..'"
         )
-
-
-def _config_of(overrides: dict[str, str]) -> TopicConfig:
-    try:
-        return topic_config(overrides)
-    except BrokerError as error:  # It was checked before it was recorded.
-        raise AssertionError(f"a recorded setting is refused: {error}") from error

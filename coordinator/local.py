@@ -15,7 +15,13 @@ from logstore.log import PartitionLog
 from logstore.recovery import open_log
 from logstore.segment_format import SegmentHeader
 from wire.env import Env
-from wire.errors import DataDirectoryError, LogOfflineError
+from wire.errors import (
+    CorruptRecordError,
+    DataDirectoryError,
+    InvalidConfigError,
+    LogOfflineError,
+    WireFormatError,
+)
 from wire.record_batch import HEADER_SIZE, Columns, decode_columns, encode_batch, parse_header
 
 METADATA_DIRECTORY = "metadata"
@@ -63,8 +69,9 @@ class LocalMetadata:
         self._log = log
         self._catalog = catalog
         self._lock = trio.Lock()
-        self._next_producer_id = 0
-        self._producer_ids_end = 0
+        self._taking_ids = trio.Lock()
+        self._next_producer_id: int = 0
+        self._producer_ids_end: int = 0
 
     @property
     def catalog(self) -> Catalog:
@@ -84,14 +91,14 @@ class LocalMetadata:
 
     async def take_producer_id(self) -> int:
         """See `Metadata`."""
-        while self._next_producer_id == self._producer_ids_end:
-            first = self._catalog.next_producer_id
-            await self.submit(TakeProducerIds())
-            end = self._catalog.next_producer_id
-            if end - first == PRODUCER_ID_BLOCK:
-                self._next_producer_id, self._producer_ids_end = first, end
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
+        # One at a time, or else everybody who finds the block used up takes a block of their own.
+        async with self._taking_ids:
+            if self._next_producer_id == self._producer_ids_end:
+                await self.submit(TakeProducerIds())
+                self._producer_ids_end = self._catalog.next_producer_id
+                self._next_producer_id = self._producer_ids_end - PRODUCER_ID_BLOCK
+            self._next_producer_id += 1
+            return self._next_producer_id - 1
 
     async def aclose(self) -> None:
         """Make a start without scanning possible, and close the log."""
@@ -124,9 +131,10 @@ async def open_local_metadata(env: Env, files: FileCache) -> LocalMetadata:
     """Open the metadata of a data directory; an empty one begins without topics.
 
     Raises:
-        DataDirectoryError: The metadata is damaged; a backup or a replica is needed.
+        DataDirectoryError: The metadata is damaged, or was written by a newer version.
         OSError: The disk failed.
     """
+    where = f"{files.disk.root}/{METADATA_DIRECTORY}"
 
     def open_and_read() -> tuple[PartitionLog, Catalog]:
         log, report = open_log(
@@ -135,10 +143,19 @@ async def open_local_metadata(env: Env, files: FileCache) -> LocalMetadata:
         if report.damage:
             # Guessing which topics exist would put their records at risk.
             raise DataDirectoryError(
-                f"{files.disk.root}/{METADATA_DIRECTORY} is damaged at offset"
-                f" {report.damage[0].offset}; restore it from a backup"
+                f"{where} is damaged at offset {report.damage[0].offset}; restore it from a backup"
             )
-        return log, _read_catalog(log)
+        try:
+            return log, _read_catalog(log)
+        except CorruptRecordError as error:
+            raise DataDirectoryError(
+                f"{where} is damaged: {error}; restore it from a backup"
+            ) from error
+        except (WireFormatError, msgspec.MsgspecError, InvalidConfigError) as error:
+            raise DataDirectoryError(
+                f"{where} holds what this tidelog does not understand: {error}; use the version"
+                " that wrote it, or a newer one"
+            ) from error
 
     log, catalog = await env.offload(open_and_read)
     return LocalMetadata(env, log, catalog)

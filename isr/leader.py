@@ -38,27 +38,28 @@ class PartitionLeader:
         """First offset not known to be on every in-sync replica (exclusive end)."""
         return self._high_watermark
 
-    def progressed(self, *, log_end_offset: int, durable_end_offset: int) -> bool:
-        """Take note of how far the leader's own log is; return whether anybody may care."""
-        has_moved = (
-            log_end_offset != self._log_end_offset or durable_end_offset != self._durable_end_offset
-        )
+    def progressed(self, *, log_end_offset: int, durable_end_offset: int) -> None:
+        """Take note of how far the leader's own log is."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
         self._advance()
-        return has_moved
 
     def acknowledged_offset(self, acks: Acks) -> int:
-        """Return the offset below which records may be acknowledged at this level."""
-        if acks is Acks.ALL:
-            return self._high_watermark
-        return self._position()
+        """Return the offset below which `ack_level(acks, durability)` is true of all records.
+
+        May be lower than the high watermark for a while: what was committed in memory is not on
+        disk at once when the durability becomes `FSYNC`.
+        """
+        return self._everywhere() if acks is Acks.ALL else self._position()
 
     def _position(self) -> int:
         if self.durability is Durability.FSYNC:
             return self._durable_end_offset
         return self._log_end_offset
 
-    def _advance(self) -> None:
+    def _everywhere(self) -> int:
         # The minimum over the in-sync replicas, of which the leader is the only one.
-        self._high_watermark = max(self._high_watermark, self._position())
+        return self._position()
+
+    def _advance(self) -> None:
+        self._high_watermark = max(self._high_watermark, self._everywhere())

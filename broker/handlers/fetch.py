@@ -11,13 +11,17 @@ from broker.replier import Replier
 from broker.waiting import Waiting
 from logstore.slice import LogSlice
 from wire.env import BytesLike, Env
-from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
+from wire.errors import BrokerError, CorruptRecordError
 from wire.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
 from wire.outbox import FileRegion
 
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _COPY_BELOW_BYTES = 32 << 10
 """Smaller pieces are read and sent together with the reply's header, in one system call."""
+_COPIED_BYTES_MAX = 256 << 10
+"""Nothing is copied beyond what waits to be sent: a client that does not read costs no memory."""
+_COLD_READS_MAX = 16
+"""Reads from the disk under way at a time; more would keep syncs waiting for a thread."""
 
 
 class Found(msgspec.Struct, gc=False):
@@ -28,13 +32,16 @@ class Found(msgspec.Struct, gc=False):
     log_start_offset: int
     error: BrokerError | None = None
     partition: Partition | None = None
+    is_cut: bool = False
+    """Whether there is more than `part`, beyond a limit or in the next segment."""
 
 
 @final
 class FetchWait:
     """A fetch that was not answered at once.
 
-    Invariant: it waits at every partition it asks for, and in `Waiting`, or it is answered.
+    Invariant: it waits at every partition it asks for, in `Waiting` and at its connection, or it
+    has ended.
     """
 
     def __init__(self, handler: "FetchHandler", request: FetchRequest, replier: Replier) -> None:
@@ -43,38 +50,50 @@ class FetchWait:
         self._request = request
         self._replier = replier
         self._partitions: list[Partition] = []
-        self._is_done = False
+        self._has_ended = False
 
     def park(self, partitions: list[Partition]) -> None:
         """Begin to wait at these partitions."""
         self._partitions = partitions
+        self._replier.asking.parked[self] = None
         for partition in partitions:
             partition.wait_for_data(self)
 
     def wake(self) -> None:
         """See `broker.partition.DataWaiter`."""
-        if self._is_done:
-            return
-        found = self._handler.collect(self._request)
-        if self._handler.is_enough(found, self._request):
-            self._finish(found)
-        else:
-            self.park(self._partitions)
+        if not self._has_ended:
+            self._look_again(is_last=False)
 
     def expire(self) -> None:
         """Answer with what there is."""
-        self._finish(self._handler.collect(self._request))
+        self._look_again(is_last=True)
 
     def close(self) -> None:
         """Answer with what there is: nothing more will come."""
-        self.expire()
+        self._look_again(is_last=True)
 
-    def _finish(self, found: list[Found]) -> None:
-        self._is_done = True
+    def drop(self) -> None:
+        """See `broker.replier.Parked`."""
+        self._end()
+        self._replier.nothing()
+
+    def _look_again(self, *, is_last: bool) -> None:
+        with self._replier:
+            found = self._handler.collect(self._request)
+            if is_last or self._handler.is_enough(found, self._request):
+                self._end()
+                self._handler.answer(found, self._replier)
+            else:
+                self.park(self._partitions)
+            return
+        self._end()  # A defect, which was answered.
+
+    def _end(self) -> None:
+        self._has_ended = True
         for partition in self._partitions:
             partition.stop_waiting(self)
+        self._replier.asking.parked.pop(self, None)
         self._handler.waiting.done(self)
-        self._handler.answer(found, self._replier)
 
 
 @final
@@ -96,6 +115,7 @@ class FetchHandler:
         self.waiting = waiting
         self._nursery = nursery
         self._fetch_bytes_max = fetch_bytes_max
+        self._cold_reads = trio.CapacityLimiter(_COLD_READS_MAX)
 
     def handle(self, request: FetchRequest, replier: Replier) -> None:
         """Reply now if there is enough, else wait for more."""
@@ -120,14 +140,17 @@ class FetchHandler:
                     remaining -= item.part.length
                     is_first = False
                 else:
-                    item.part = None
+                    item.part, item.is_cut = None, True
             found.append(item)
         return found
 
     @staticmethod
     def is_enough(found: list[Found], request: FetchRequest) -> bool:
-        """Return whether to answer before the time is over."""
-        if not found or any(item.error is not None for item in found):
+        """Return whether to answer before the time is over.
+
+        That is so, too, when waiting would not make the reply larger.
+        """
+        if not found or any(item.error is not None or item.is_cut for item in found):
             return True
         total = sum(item.part.length for item in found if item.part is not None)
         return total >= max(request.min_bytes, 1)
@@ -149,7 +172,9 @@ class FetchHandler:
                 bytes_max=max(bytes_max, 0),
                 high_watermark=high_watermark,
             )
-            return Found(part, high_watermark, partition.log.log_start_offset, None, partition)
+            is_cut = part is not None and part.has_more
+            log_start_offset = partition.log.log_start_offset
+            return Found(part, high_watermark, log_start_offset, None, partition, is_cut)
         except BrokerError as error:
             if partition is None:
                 return Found(None, 0, 0, error)
@@ -157,38 +182,42 @@ class FetchHandler:
             return Found(None, partition.high_watermark, log_start_offset, error, partition)
 
     async def _load_and_reply(self, found: list[Found], replier: Replier) -> None:
-        for item in found:
-            if item.part is not None and not item.part.is_ready():
-                await self._load(item, item.part)
-        self._reply(found, replier)
+        with replier:
+            for item in found:
+                if item.part is not None and not item.part.is_ready():
+                    await self._load(item, item.part)
+            self._reply(found, replier)
 
     async def _load(self, item: Found, part: LogSlice) -> None:
-        assert item.partition is not None
-        log = item.partition.log
         try:
-            item.part = await self._env.offload(part.load)
+            async with self._cold_reads:
+                item.part = await self._env.offload(part.load)
         except CorruptRecordError as error:
-            log.note_damage(error)
-            self._env.probe(
-                "damage_found", severity="error", directory=log.directory, reason=str(error)
-            )
+            assert item.partition is not None
+            self._partitions.damage_found(item.partition, error)
             item.part, item.error = None, error
         except OSError as error:
-            log.fail(f"reading failed: {error}")
-            item.part = None
-            item.error = LogOfflineError(f"{log.directory} is offline: reading failed: {error}")
+            self._reading_failed(item, error)
 
-    @staticmethod
-    def _reply(found: list[Found], replier: Replier) -> None:
+    def _reading_failed(self, item: Found, error: OSError) -> None:
+        assert item.partition is not None
+        item.part, item.error = None, self._partitions.reading_failed(item.partition, error)
+
+    def _reply(self, found: list[Found], replier: Replier) -> None:
+        room_bytes = _COPIED_BYTES_MAX - replier.asking.outbox.pending_bytes
         pieces: list[BytesLike | FileRegion] = []
         results: list[PartitionFetched] = []
         for item in found:
-            part = item.part
-            length = 0 if part is None else part.length
-            if part is not None and length < _COPY_BELOW_BYTES:
-                pieces.append(part.read())
-            elif part is not None:
-                pieces.append(FileRegion(part.file, part.position, length))
+            length = 0
+            if item.part is not None:
+                piece = self._piece(item, item.part, room_bytes)
+                if isinstance(piece, FileRegion):
+                    length = piece.length
+                elif piece is not None:
+                    length = len(piece)
+                    room_bytes -= length
+                if piece is not None:
+                    pieces.append(piece)
             results.append(
                 PartitionFetched(
                     length,
@@ -198,3 +227,15 @@ class FetchHandler:
                 )
             )
         replier.reply(FetchReply(results), pieces)
+
+    def _piece(self, item: Found, part: LogSlice, room_bytes: int) -> bytes | FileRegion | None:
+        """Return what is sent of one partition, `None` when it cannot be read."""
+        if part.length >= min(_COPY_BELOW_BYTES, room_bytes):
+            return FileRegion(part.file, part.position, part.length)
+        try:
+            data = part.read()
+        except OSError as error:
+            self._reading_failed(item, error)
+            return None
+        # The file may end early only if somebody else has cut it.
+        return data if len(data) == part.length else None

@@ -1,14 +1,17 @@
 """Finding offsets by place or by time."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import final
+
+import trio
 
 from broker.partition import Partition
 from broker.partitions import Partitions
 from logstore.slice import LogSlice
 from wire.env import Env
-from wire.errors import BrokerError, InvalidRequestError, LogOfflineError, WireFormatError
+from wire.errors import BrokerError, CorruptRecordError, InvalidRequestError, WireFormatError
 from wire.fetch import (
     ListOffsetsReply,
     ListOffsetsRequest,
@@ -16,9 +19,12 @@ from wire.fetch import (
     PartitionOffset,
     PartitionOffsetAt,
 )
-from wire.record_batch import decode_columns, parse_header
+from wire.record_batch import BatchHeader, decode_timestamp_deltas, parse_header
 
-_UNCOMPRESSED_MAX = 256 << 20
+_UNCOMPRESSED_BYTES_MAX = 32 << 20
+_RECORDS_MAX = 1 << 20
+"""Batches are looked into, one at a time, as far as that takes some ten megabytes of memory: what
+is small on the wire may unpack to a thousand times as much."""
 
 
 @final
@@ -29,6 +35,7 @@ class OffsetsHandler:
         """Look into `partitions`."""
         self._env = env
         self._partitions = partitions
+        self._decoding = trio.Lock()
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsReply:
         """Answer every question on its own."""
@@ -50,35 +57,51 @@ class OffsetsHandler:
             return PartitionOffset(None, None, error.to_wire())
 
     async def _find_time(self, partition: Partition, timestamp_ms: int) -> PartitionOffset:
-        part = partition.log.find_time(timestamp_ms, high_watermark=partition.high_watermark)
+        log = partition.log
+        part = log.find_time(timestamp_ms, high_watermark=partition.high_watermark)
         if part is None:
             return PartitionOffset(None)
-        log_start_offset = partition.log.log_start_offset
+        log_start_offset = log.log_start_offset
         try:
-            return await self._env.offload(
-                lambda: _first_at_or_after(part, timestamp_ms, log_start_offset)
-            )
+            async with self._decoding:
+                return await self._env.offload(
+                    lambda: _first_at_or_after(part, timestamp_ms, log_start_offset)
+                )
+        except CorruptRecordError as error:
+            self._partitions.damage_found(partition, error)
+            raise
         except OSError as error:
-            raise LogOfflineError(f"{partition.log.directory}: reading failed: {error}") from error
+            raise self._partitions.reading_failed(partition, error) from error
 
 
 def _first_at_or_after(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> PartitionOffset:
-    """Return the first record of a batch at or after a time; the batch has one."""
+    """Return the first record of a batch at or after a time; its header says that it has one."""
     data = part.load().read()
     header = parse_header(data)
     assert header is not None, "checked by load"
+    number = 0
+    deltas = _timestamp_deltas(header, data)
+    if deltas is not None:
+        highest = list(accumulate(deltas, max))
+        number = bisect_left(highest, timestamp_ms - header.first_timestamp_ms)
+        if number == len(deltas):  # The header was wrong.
+            deltas, number = None, 0
+    offset = max(header.base_offset + number, log_start_offset)
+    delta = 0 if deltas is None else deltas[offset - header.base_offset]
+    return PartitionOffset(offset, header.first_timestamp_ms + delta)
+
+
+def _timestamp_deltas(header: BatchHeader, data: bytes) -> Sequence[int] | None:
+    """Return the timestamps of the records, `None` when all are the same or cannot be read.
+
+    The start of a payload that nobody can read, or that unpacks to too much, is still a place to
+    begin: at most one batch too early.
+    """
+    if header.record_count > _RECORDS_MAX:
+        return None
     try:
-        columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_MAX)
+        return decode_timestamp_deltas(
+            header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX
+        )
     except WireFormatError:
-        # A payload that nobody can read is still a place to begin.
-        return PartitionOffset(max(header.base_offset, log_start_offset), header.first_timestamp_ms)
-    deltas = columns.timestamp_deltas
-    if deltas is None:
-        return PartitionOffset(max(header.base_offset, log_start_offset), header.first_timestamp_ms)
-    highest = list(accumulate(deltas, max))
-    number = bisect_left(highest, timestamp_ms - header.first_timestamp_ms)
-    delta = columns.offset_deltas[number] if columns.offset_deltas is not None else number
-    offset = header.base_offset + delta
-    if offset < log_start_offset:
-        return PartitionOffset(log_start_offset, header.first_timestamp_ms + deltas[number])
-    return PartitionOffset(offset, header.first_timestamp_ms + deltas[number])
+        return None

@@ -16,7 +16,14 @@ from isr.durability import ack_level
 from logstore.log import Appended, LogStatus
 from wire.env import Env
 from wire.errors import BrokerError, InvalidRequestError, RequestTimedOutError
-from wire.produce import Acks, PartitionAppended, PartitionBatch, ProduceReply, ProduceRequest
+from wire.produce import (
+    AckLevel,
+    Acks,
+    PartitionAppended,
+    PartitionBatch,
+    ProduceReply,
+    ProduceRequest,
+)
 from wire.record_batch import check_produced
 
 _ACKS = {int(acks): acks for acks in Acks}
@@ -25,9 +32,9 @@ _TIMEOUT_MS_MAX = 10 * 60 * 1000
 
 @final
 class PendingProduce:
-    """A produce request that waits for acknowledgements.
+    """A produce request on its way to its reply.
 
-    Invariant: `_open_count` results are still `None`; the reply is sent when none is.
+    Invariant: `_open_count` results are still `None`, and nobody is told before none is.
     """
 
     def __init__(self, replier: Replier, waiting: Waiting, batch_count: int) -> None:
@@ -35,49 +42,61 @@ class PendingProduce:
         self._replier = replier
         self._waiting = waiting
         self._results: list[PartitionAppended | None] = [None] * batch_count
-        self._expected: list[PartitionAppended | None] = [None] * batch_count
+        self._places = [(0, 0)] * batch_count
         self._open_count = batch_count
+        self._is_parked = False
 
     def settle(self, index: int, result: PartitionAppended) -> None:
         """Note what became of one batch."""
-        self._results[index] = result
-        self._open_count -= 1
+        if self._results[index] is None:
+            self._results[index] = result
+            self._open_count -= 1
 
-    def expect(self, index: int, result: PartitionAppended) -> None:
-        """Note what will be the result of one batch once it is acknowledged."""
-        self._expected[index] = result
+    def expect(self, index: int, base_offset: int, log_start_offset: int) -> None:
+        """Note where a batch is whose acknowledgement is still to come."""
+        self._places[index] = (base_offset, log_start_offset)
 
-    def reply_if_complete(self) -> bool:
-        """Answer when nothing is open; return whether that was so."""
+    def reply_or_wait(self, timeout_ms: int) -> None:
+        """Reply if everything is settled, else when it is, or when the time is over."""
         if self._open_count:
-            return False
-        results = [result for result in self._results if result is not None]
-        assert len(results) == len(self._results)
-        self._replier.reply(ProduceReply(results))
-        return True
+            self._is_parked = True
+            self._waiting.add(self, trio.current_time() + timeout_ms / 1000)
+        else:
+            self._reply()
 
-    def acknowledged(self, index: int, error: BrokerError | None) -> None:
+    def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partition.AckWaiter`."""
-        if self._results[index] is not None:  # It timed out before.
-            return
-        expected = self._expected[index]
-        assert expected is not None
-        if error is not None:
-            expected = _failed(error, expected.log_start_offset)
-        self.settle(index, expected)
-        if self.reply_if_complete():
-            self._waiting.done(self)
+        base_offset, log_start_offset = self._places[index]
+        self.settle(index, PartitionAppended(base_offset, level, log_start_offset))
+        self._reply_if_complete()
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partition.AckWaiter`."""
+        self.settle(index, _failed(error))
+        self._reply_if_complete()
 
     def expire(self) -> None:
         """Answer that what is still open was not acknowledged in time."""
         error = RequestTimedOutError("not acknowledged in time; the records may still be kept")
-        for index, result in enumerate(self._results):
-            if result is None:
-                self.settle(index, _failed(error, 0))
-        self.reply_if_complete()
+        for index in range(len(self._results)):
+            self.settle(index, _failed(error))
+        self._reply_if_complete()
 
     def close(self) -> None:
         """Go on waiting: a shutdown waits for acknowledgements."""
+
+    def _reply_if_complete(self) -> None:
+        # Not parked: the request is still being carried out, or has its reply already.
+        if self._is_parked and not self._open_count:
+            self._is_parked = False
+            self._waiting.done(self)
+            with self._replier:
+                self._reply()
+
+    def _reply(self) -> None:
+        results = [result for result in self._results if result is not None]
+        assert len(results) == len(self._results)
+        self._replier.reply(ProduceReply(results))
 
 
 @final
@@ -94,12 +113,15 @@ class ProduceHandler:
         self._waiting = waiting
 
     def handle(self, request: ProduceRequest, attachment: memoryview, replier: Replier) -> None:
-        """Append, and reply now or later."""
+        """Append, and reply now or later.
+
+        Raises:
+            InvalidRequestError: The request as a whole makes no sense; nothing was appended.
+        """
         acks = _ACKS.get(request.acks)
         batches = request.batches
         if acks is None or sum(entry.batch_bytes for entry in batches) != len(attachment):
-            replier.fail(_why_invalid(request, len(attachment)))
-            return
+            raise _why_invalid(request, len(attachment))
         pending = PendingProduce(replier, self._waiting, len(batches))
         position = 0
         now_ms = self._env.clock.now_ms()
@@ -109,9 +131,8 @@ class ProduceHandler:
             position = end
         if acks is Acks.NONE:
             replier.nothing()
-        elif not pending.reply_if_complete():
-            timeout_ms = min(request.timeout_ms, _TIMEOUT_MS_MAX)
-            self._waiting.add(pending, trio.current_time() + timeout_ms / 1000)
+        else:
+            pending.reply_or_wait(min(request.timeout_ms, _TIMEOUT_MS_MAX))
 
     def _append(
         self,
@@ -130,16 +151,15 @@ class ProduceHandler:
                 batch, header, leader_epoch=partition.leader.leader_epoch, now_ms=now_ms
             )
         except BrokerError as error:
-            pending.settle(index, _failed(error, 0))
+            pending.settle(index, _failed(error))
             if partition is not None:
-                self._log_refused(partition, error)
+                self._report_refused(partition, error)
             return
         if not appended.is_duplicate:
             self._flusher.appended(partition)
             partition.progressed()
-        if acks is Acks.NONE:
-            return
-        self._settle_or_wait(partition, appended, acks, pending, index)
+        if acks is not Acks.NONE:
+            self._settle_or_wait(partition, appended, acks, pending, index)
 
     @staticmethod
     def _settle_or_wait(
@@ -150,20 +170,17 @@ class ProduceHandler:
         index: int,
     ) -> None:
         leader = partition.leader
-        result = PartitionAppended(
-            appended.base_offset,
-            ack_level(acks, leader.durability),
-            partition.log.log_start_offset,
-        )
+        log_start_offset = partition.log.log_start_offset
         if appended.next_offset <= leader.acknowledged_offset(acks):
-            pending.settle(index, result)
+            level = ack_level(acks, leader.durability)
+            pending.settle(index, PartitionAppended(appended.base_offset, level, log_start_offset))
         else:
-            pending.expect(index, result)
+            pending.expect(index, appended.base_offset, log_start_offset)
             partition.wait_for_ack(acks, appended.next_offset, pending, index)
 
-    def _log_refused(self, partition: Partition, error: BrokerError) -> None:
-        """Tell the operator, and those who wait, when it is the disk that refused."""
-        status = partition.log.status
+    def _report_refused(self, partition: Partition, error: BrokerError) -> None:
+        """Tell the operator, once, and those who wait, when it is the disk that refused."""
+        status = partition.new_status()
         if status is LogStatus.OFFLINE:
             partition.failed(error)
         if status in (LogStatus.OFFLINE, LogStatus.READ_ONLY):
@@ -176,8 +193,8 @@ class ProduceHandler:
             )
 
 
-def _failed(error: BrokerError, log_start_offset: int) -> PartitionAppended:
-    return PartitionAppended(0, 0, log_start_offset, error.to_wire())
+def _failed(error: BrokerError) -> PartitionAppended:
+    return PartitionAppended(0, 0, 0, error.to_wire())
 
 
 def _why_invalid(request: ProduceRequest, attached_bytes: int) -> InvalidRequestError:

@@ -85,12 +85,16 @@ class SessionHandler:
             return TopicMetadata(name, b"", [], detail)
 
     def _describe(self, topic: Topic) -> TopicMetadata:
-        partitions = [
-            PartitionMetadata(
-                number,
-                self._config.node_id,
-                self._partitions.find(topic.topic_id, number).leader.leader_epoch,
-            )
-            for number in range(topic.partition_count)
-        ]
+        opened = self._partitions.of_topic(topic.topic_id)
+        if opened is None:
+            # It is being created; nobody leads it yet.
+            partitions = [
+                PartitionMetadata(number, None, 0) for number in range(topic.partition_count)
+            ]
+        else:
+            node_id = self._config.node_id
+            partitions = [
+                PartitionMetadata(partition.number, node_id, partition.leader.leader_epoch)
+                for partition in opened
+            ]
         return TopicMetadata(topic.name, topic.topic_id, partitions)

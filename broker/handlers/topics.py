@@ -1,17 +1,27 @@
 """Creating, describing, altering and deleting topics, and deleting their oldest records."""
 
+from contextlib import suppress
 from typing import final
 
 import trio
 
 from broker.config import BrokerConfig
 from broker.flusher import Flusher
+from broker.partition import Partition
 from broker.partitions import Partitions
 from coordinator.catalog import AlterTopic, CreateTopic, DeleteTopic, Topic
 from coordinator.local import Metadata
 from coordinator.topic_config import check_settings, effective_settings, topic_config
+from logstore.disk import DISK_FULL_ERRNOS
+from logstore.log import LogStatus
 from wire.env import Env
-from wire.errors import InvalidConfigError
+from wire.errors import (
+    BrokerError,
+    DiskFullError,
+    InvalidConfigError,
+    LogOfflineError,
+    UnknownTopicError,
+)
 from wire.topics import (
     AlterTopicReply,
     AlterTopicRequest,
@@ -66,12 +76,55 @@ class TopicsHandler:
             self._metadata.catalog.handle(command)
             return CreateTopicReply(b"", request.partition_count, settings)
         async with self._changing:
-            await self._metadata.submit(command)
-            await self._partitions.create(self._metadata.catalog.topic(request.name))
-        self._env.probe(
-            "topic_created", topic=request.name, partition_count=request.partition_count
-        )
-        return CreateTopicReply(topic_id, request.partition_count, settings)
+            topic = self._begun(command)
+            if topic is None:
+                await self._metadata.submit(command)
+                topic = self._metadata.catalog.topic(request.name)
+            await self._make_logs(topic)
+        return CreateTopicReply(topic.topic_id, topic.partition_count, settings)
+
+    async def make_missing_logs(self) -> None:
+        """Try again to make the logs of topics for which there was no room."""
+        if all(self._is_open(topic) for topic in self._metadata.catalog.topics):
+            return
+        async with self._changing:
+            for topic in self._metadata.catalog.topics:
+                if not self._is_open(topic):
+                    # The disk is still full; whoever created it was told.
+                    with suppress(BrokerError):
+                        await self._make_logs(topic)
+
+    def _is_open(self, topic: Topic) -> bool:
+        return self._partitions.of_topic(topic.topic_id) is not None
+
+    def _begun(self, command: CreateTopic) -> Topic | None:
+        """Return the topic if this very command was carried out before, all but its logs."""
+        try:
+            topic = self._metadata.catalog.topic(command.name)
+        except UnknownTopicError:
+            return None
+        asked = (command.partition_count, command.overrides)
+        is_same = (topic.partition_count, topic.overrides) == asked
+        return topic if is_same and not self._is_open(topic) else None
+
+    async def _make_logs(self, topic: Topic) -> None:
+        """Make and open the logs of a topic.
+
+        Raises:
+            DiskFullError: They are made when there is room, or when the request comes again.
+            LogOfflineError: The disk failed.
+        """
+        try:
+            await self._partitions.create(topic)
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRNOS:
+                raise DiskFullError(
+                    f"the disk is full; topic {topic.name!r} comes into being when there is room"
+                ) from error
+            raise LogOfflineError(
+                f"the disk failed while topic {topic.name!r} was made: {error}"
+            ) from error
+        self._env.probe("topic_created", topic=topic.name, partition_count=topic.partition_count)
 
     async def describe(self, request: DescribeTopicsRequest) -> DescribeTopicsReply:
         """Describe topics by name, or all."""
@@ -89,7 +142,9 @@ class TopicsHandler:
         async with self._changing:
             await self._metadata.submit(command)
             topic = self._metadata.catalog.topic(request.name)
-            self._partitions.reconfigure(topic)
+            for partition in self._partitions.reconfigure(topic):
+                # What was only promised to be in memory is to be on disk now.
+                self._flusher.appended(partition)
         self._env.probe("topic_altered", topic=request.name, config=topic.overrides)
         return AlterTopicReply(effective_settings(topic.overrides))
 
@@ -98,8 +153,15 @@ class TopicsHandler:
         async with self._changing:
             topic = self._metadata.catalog.topic(request.name)
             await self._metadata.submit(DeleteTopic(request.name))
-            for partition in await self._partitions.delete(topic):
-                self._flusher.forget(partition)
+            for partition in self._partitions.close(topic):
+                await self._flusher.forget(partition)
+            try:
+                await self._partitions.remove_files(topic)
+            except OSError as error:
+                # The topic is gone all the same.
+                self._env.probe(
+                    "files_left_over", severity="warning", topic=topic.name, reason=str(error)
+                )
         self._env.probe("topic_deleted", topic=request.name)
         return DeleteTopicReply(topic.topic_id)
 
@@ -110,7 +172,15 @@ class TopicsHandler:
         if before_offset is None:
             before_offset = partition.high_watermark
         partition.log.delete_records(before_offset, high_watermark=partition.high_watermark)
-        await self._flusher.flush_now(partition)
+        try:
+            await self._flusher.flush_now(partition)
+        except LogOfflineError:
+            self._partitions.find(request.topic_id, request.partition)  # Deleted meanwhile?
+            raise
+        if partition.log.is_checkpoint_due:
+            raise DiskFullError(
+                "the disk is full; the records are deleted, but a restart may bring them back"
+            )
         return DeleteRecordsReply(partition.log.log_start_offset)
 
     def _check_batch_limit(self, overrides: dict[str, str]) -> None:
@@ -125,26 +195,31 @@ class TopicsHandler:
             )
 
     def _describe(self, topic: Topic) -> TopicDescription:
-        partitions: list[PartitionDescription] = []
-        for number in range(topic.partition_count):
-            partition = self._partitions.find(topic.topic_id, number)
-            log = partition.log
-            partitions.append(
-                PartitionDescription(
-                    number,
-                    self._config.node_id,
-                    partition.leader.leader_epoch,
-                    log.log_start_offset,
-                    partition.high_watermark,
-                    log.log_end_offset,
-                    log.size_bytes,
-                    log.status.value,
-                )
-            )
+        opened = self._partitions.of_topic(topic.topic_id)
+        if opened is None:
+            partitions = [
+                PartitionDescription(number, None, 0, 0, 0, 0, 0, LogStatus.OFFLINE.value)
+                for number in range(topic.partition_count)
+            ]
+        else:
+            partitions = [self._describe_partition(partition) for partition in opened]
         return TopicDescription(
             topic.name,
             topic.topic_id,
             effective_settings(topic.overrides),
             sorted(topic.overrides),
             partitions,
+        )
+
+    def _describe_partition(self, partition: Partition) -> PartitionDescription:
+        log = partition.log
+        return PartitionDescription(
+            partition.number,
+            self._config.node_id,
+            partition.leader.leader_epoch,
+            log.log_start_offset,
+            partition.high_watermark,
+            log.log_end_offset,
+            log.size_bytes,
+            log.status.value,
         )

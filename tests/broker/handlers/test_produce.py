@@ -1,0 +1,602 @@
+"""Tests of producing: what is told, when it is told, and what is refused."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.asking import (
+    alter_topic,
+    batch_of,
+    create_topic,
+    delete_topic,
+    describe,
+    fetch,
+    fetch_all,
+    produce,
+    produce_silently,
+    submit,
+    submit_batches,
+    submit_fetch,
+    submit_produce,
+)
+from tests.broker.world import World, settle
+from tests.wire.batches import lie
+from wire import api
+from wire.errors import (
+    CorruptBatchError,
+    DiskFullError,
+    DuplicateSequenceError,
+    ErrorCode,
+    FencedProducerError,
+    InvalidBatchError,
+    InvalidRequestError,
+    LogOfflineError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
+from wire.produce import AckLevel, Acks, PartitionBatch, ProduceRequest
+
+NO_TOPIC = b"\x00" * 16
+
+
+@pytest.mark.parametrize(
+    ("acks", "durability", "level"),
+    [
+        (Acks.LEADER, "fsync", AckLevel.LEADER_DURABLE),
+        (Acks.ALL, "fsync", AckLevel.DURABLE),
+        (Acks.LEADER, "replicated", AckLevel.APPENDED),
+        (Acks.ALL, "replicated", AckLevel.REPLICATED),
+    ],
+)
+async def test_the_reply_says_what_is_true_of_the_records(
+    acks: Acks, durability: str, level: AckLevel, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, durability=durability)
+
+        result = await produce(client, topic, batch_of(b"a"), acks=acks)
+
+        assert result.ack_level == level
+
+
+@pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
+async def test_no_reply_overtakes_the_sync_that_it_speaks_of(
+    acks: Acks, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, durability="fsync")
+        world.work.hold_syncs()
+        pending = submit_produce(client, topic, batch_of(b"a"), acks=acks)
+        await settle()
+        assert not pending.is_answered
+        assert (await fetch(client, topic)).values == []  # Not committed either.
+
+        world.work.let_all_sync()
+        await pending.reply()
+
+        assert (await fetch(client, topic)).values == [b"a"]
+
+
+@pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
+async def test_in_memory_is_enough_when_the_topic_says_so(
+    acks: Acks, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, durability="replicated")
+        world.work.hold_syncs()
+
+        await produce(client, topic, batch_of(b"a"), acks=acks)
+
+        assert (await fetch(client, topic)).values == [b"a"]
+        assert world.work.sync_count == 0
+        world.work.let_all_sync()
+
+
+async def test_records_without_acknowledgement_are_appended_and_not_answered(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+
+        produce_silently(client, topic, batch_of(b"a"))
+        produce_silently(client, NO_TOPIC, batch_of(b"nowhere"))
+        await produce(client, topic, batch_of(b"b"))
+
+        assert (await fetch(client, topic)).values == [b"a", b"b"]
+        assert broker.statistics().waiting_count == 0
+
+
+async def test_one_sync_serves_everything_that_came_while_the_last_one_ran(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        first = submit_produce(client, topic, batch_of(b"first"))
+        await settle()
+        others = [submit_produce(client, topic, batch_of(b"%d" % n)) for n in range(50)]
+        await settle()
+
+        world.work.let_sync()
+        await settle()
+
+        assert first.is_answered
+        assert not any(other.is_answered for other in others)
+        assert world.work.held_count == 1
+        world.work.let_sync()
+        await settle()
+        assert all(other.is_answered for other in others)
+        assert world.work.sync_count == 2
+        world.work.let_all_sync()
+
+
+async def test_partitions_do_not_wait_for_each_other(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, partitions=2)
+        world.work.hold_syncs()
+        first = submit_produce(client, topic, batch_of(b"a"), partition=0)
+        await settle()
+        second = submit_produce(client, topic, batch_of(b"b"), partition=1)
+        await settle()
+        assert world.work.held_count == 2
+
+        world.work.let_sync()
+        await settle()
+
+        assert first.is_answered
+        assert not second.is_answered
+        world.work.let_all_sync()
+
+
+async def test_each_batch_of_a_request_succeeds_or_fails_on_its_own(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"before"))
+
+        pending = submit_batches(
+            client,
+            [
+                (topic, 7, batch_of(b"no such partition")),
+                (topic, 0, batch_of(b"good")),
+                (NO_TOPIC, 0, batch_of(b"no such topic")),
+            ],
+        )
+        results = (await pending.reply()).results
+
+        codes = [None if result.error is None else result.error.code for result in results]
+        assert codes == [ErrorCode.UNKNOWN_PARTITION, None, ErrorCode.UNKNOWN_TOPIC_ID]
+        assert results[1].base_offset == 1
+        assert (await fetch(client, topic)).values == [b"before", b"good"]
+
+
+async def test_a_request_without_batches_is_answered(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        assert (await submit_batches(client, []).reply()).results == []
+
+
+async def test_what_was_not_acknowledged_in_time_may_still_be_kept(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        pending = submit_produce(client, topic, batch_of(b"a"), timeout_ms=500)
+        await settle()
+        await world.pass_time(0.49)
+        assert not pending.is_answered
+
+        await world.pass_time(0.03)
+        (result,) = (await pending.reply()).results
+
+        assert result.error is not None
+        assert result.error.code == ErrorCode.REQUEST_TIMED_OUT
+        assert broker.statistics().waiting_count == 0
+        world.work.let_all_sync()
+        await settle()
+        assert (await fetch(client, topic)).values == [b"a"]
+        assert broker.statistics().waiter_count == 0
+
+
+async def test_what_was_acknowledged_before_the_timeout_stays_acknowledged(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        batches = [(topic, 0, batch_of(b"slow")), (topic, 9, batch_of(b"nowhere"))]
+        pending = submit_batches(client, batches, timeout_ms=100)
+        await settle()
+
+        await world.pass_time(1)
+        slow, nowhere = (await pending.reply()).results
+
+        assert slow.error is not None
+        assert slow.error.code == ErrorCode.REQUEST_TIMED_OUT
+        assert nowhere.error is not None
+        assert nowhere.error.code == ErrorCode.UNKNOWN_PARTITION
+        world.work.let_all_sync()
+
+
+async def test_a_batch_that_is_sent_again_gets_its_first_offset(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"somebody else"))
+        for number in range(5):
+            batch = batch_of(b"x", producer_id=1, sequence=number)
+            await produce(client, topic, batch)
+
+        again = [
+            await produce(client, topic, batch_of(b"x", producer_id=1, sequence=number))
+            for number in range(5)
+        ]
+
+        assert [result.base_offset for result in again] == [1, 2, 3, 4, 5]
+        assert all(result.ack_level == AckLevel.DURABLE for result in again)
+        assert len(await fetch_all(client, topic)) == 6
+
+
+async def test_a_duplicate_is_not_acknowledged_before_its_original_is_durable(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        batch = batch_of(b"a", producer_id=1)
+        first = submit_produce(client, topic, bytes(batch))
+        again = submit_produce(client, topic, bytes(batch))
+        await settle()
+        assert not again.is_answered
+
+        world.work.let_all_sync()
+
+        (original,), (duplicate,) = (await first.reply()).results, (await again.reply()).results
+        assert duplicate == original
+        assert await fetch_all(client, topic) == [(0, b"a")]
+
+
+async def test_a_duplicate_keeps_its_offset_after_a_restart(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"somebody else"))
+        await produce(client, topic, batch_of(b"a", producer_id=1))
+
+    async with world.broker(), world.client() as client:
+        again = await produce(client, topic, batch_of(b"a", producer_id=1))
+
+        assert again.base_offset == 1
+        assert len(await fetch_all(client, topic)) == 2
+
+
+async def test_a_batch_older_than_the_window_is_known_to_be_there(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        for number in range(6):
+            await produce(client, topic, batch_of(b"x", producer_id=1, sequence=number))
+
+        with pytest.raises(DuplicateSequenceError):
+            await produce(client, topic, batch_of(b"x", producer_id=1, sequence=0))
+
+
+async def test_a_gap_in_the_sequence_is_refused_and_says_what_is_missing(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b", producer_id=1))
+
+        with pytest.raises(OutOfOrderSequenceError) as refusal:
+            await produce(client, topic, batch_of(b"d", producer_id=1, sequence=3))
+
+        assert refusal.value.expected_sequence == 2
+        assert len(await fetch_all(client, topic)) == 2
+
+
+async def test_an_older_producer_is_fenced_by_the_next_epoch(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"old", producer_id=1, epoch=0))
+        await produce(client, topic, batch_of(b"new", producer_id=1, epoch=1))
+
+        with pytest.raises(FencedProducerError):
+            await produce(client, topic, batch_of(b"old", producer_id=1, epoch=0, sequence=1))
+
+
+async def test_a_producer_of_old_records_is_remembered_like_any_other(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(maintenance_interval_ms=1000), world.client() as client:
+        topic = await create_topic(client)
+        in_1990 = 631_152_000_000
+        batch = batch_of(b"old news", producer_id=1, at_ms=in_1990)
+        await produce(client, topic, bytes(batch))
+        await world.pass_time(3)
+
+        again = await produce(client, topic, bytes(batch))
+
+        assert again.base_offset == 0
+        assert len(await fetch_all(client, topic)) == 1
+
+
+async def test_when_durability_is_lowered_nobody_is_told_more_than_is_true(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, durability="fsync")
+        world.work.hold_syncs()
+        for_all = submit_produce(client, topic, batch_of(b"a"), acks=Acks.ALL)
+        for_leader = submit_produce(client, topic, batch_of(b"b"), acks=Acks.LEADER)
+        await settle()
+
+        await alter_topic(client, durability="replicated")
+
+        assert (await for_all.reply()).results[0].ack_level == AckLevel.REPLICATED
+        assert (await for_leader.reply()).results[0].ack_level == AckLevel.APPENDED
+        world.work.let_all_sync()
+
+
+async def test_when_durability_is_raised_a_duplicate_waits_for_the_disk(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, durability="replicated")
+        batch = batch_of(b"a", producer_id=1)
+        await produce(client, topic, bytes(batch))
+        world.work.hold_syncs()
+
+        await alter_topic(client, durability="fsync")
+        again = submit_produce(client, topic, bytes(batch))
+        await settle()
+
+        assert not again.is_answered
+        assert (await fetch(client, topic)).values == [b"a"]  # What was committed stays so.
+        world.work.let_all_sync()
+        assert (await again.reply()).results[0].ack_level == AckLevel.DURABLE
+
+
+async def test_when_a_topic_is_deleted_those_who_wait_there_are_told(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client, trio.open_nursery() as nursery:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        pending = submit_produce(client, topic, batch_of(b"a"))
+        await settle()
+
+        nursery.start_soon(delete_topic, client)
+        (result,) = (await pending.reply()).results
+
+        assert result.error is not None
+        assert result.error.code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert broker.statistics().waiting_count == 0
+        world.work.let_all_sync()
+    assert world.told("log_offline") == []  # The sync under way was not disturbed.
+
+
+async def test_damage_on_the_way_is_refused_and_may_be_sent_again(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        good = batch_of(b"a")
+        for position in (12, 40, len(good) - 1):  # Header of the leader, of the producer, payload.
+            damaged = bytearray(good)
+            damaged[position] ^= 0x10
+
+            with pytest.raises(CorruptBatchError):
+                await produce(client, topic, damaged)
+
+        assert (await produce(client, topic, good)).base_offset == 0
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {"record_count": 2},
+        {"record_count": 0},
+        {"record_count": 1 << 31, "last_offset_delta": (1 << 31) - 1},
+        {"last_offset_delta": 7},
+        {"payload_length": 3},
+        {"payload_length": 1 << 30},
+        {"uncompressed_length": 1},
+        {"format_version": 2},
+        {"flags": 9},
+        {"flags": 0x10},
+        {"first_timestamp_ms": -5},
+        {"max_timestamp_ms": 0},
+        {"base_sequence": (1 << 63)},
+        {"sync_marker": 1},
+    ],
+)
+async def test_a_header_that_lies_is_refused(lies: dict[str, int], mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+
+        with pytest.raises(InvalidBatchError):
+            await produce(client, topic, lie(batch_of(b"a"), **lies))
+
+        assert (await describe(client)).log_end_offset == 0
+
+
+async def test_bytes_that_are_no_batch_are_refused(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+
+        for garbage in (b"", b"hello", bytes(88), bytes(500)):
+            with pytest.raises(InvalidBatchError):
+                await produce(client, topic, garbage)
+
+
+async def test_batches_must_be_as_long_as_announced(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        batch = batch_of(b"a")
+        for announced in (len(batch) + 1, len(batch) - 1, 1 << 62):
+            request = ProduceRequest(Acks.ALL, 1000, [PartitionBatch(topic, 0, announced)])
+
+            with pytest.raises(InvalidRequestError, match=f"announces {announced} bytes"):
+                await submit(client, api.PRODUCE, request, batch).reply()
+
+        assert (await describe(client)).log_end_offset == 0
+
+
+async def test_acks_must_be_one_of_three(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+
+        with pytest.raises(InvalidRequestError, match="acks is 3; it must be 0, 1 or 2"):
+            await produce(client, topic, batch_of(b"a"), acks=3)
+
+
+async def test_a_record_above_the_limit_is_refused_and_says_the_limit(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, batch_bytes_max="2KiB")
+        batch = batch_of(bytes(2048))
+
+        with pytest.raises(RecordTooLargeError) as refusal:
+            await produce(client, topic, batch)
+
+        assert (refusal.value.size_bytes, refusal.value.limit_bytes) == (len(batch), 2048)
+        await alter_topic(client, batch_bytes_max="4KiB")
+        await produce(client, topic, batch)
+
+
+async def test_a_partition_that_is_not_there_is_refused(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, partitions=3)
+
+        for partition in (3, -1, 1 << 40):
+            with pytest.raises(UnknownPartitionError, match="partitions 0 to 2"):
+                await produce(client, topic, batch_of(b"a"), partition=partition)
+        for nobody in (NO_TOPIC, b"", b"x" * 17):
+            with pytest.raises(UnknownTopicIdError):
+                await produce(client, nobody, batch_of(b"a"))
+
+
+async def test_on_a_full_disk_partitions_are_read_only_and_come_back_by_themselves(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"before"))
+        world.disk.capacity_bytes = 0
+
+        for _ in range(3):
+            with pytest.raises(DiskFullError, match="read-only"):
+                await produce(client, topic, batch_of(b"refused"))
+        assert (await describe(client)).status == "read-only"
+        assert (await fetch(client, topic)).values == [b"before"]
+        assert len(world.told("append_refused")) == 1  # Not once for each batch.
+
+        world.disk.capacity_bytes = None
+        assert (await produce(client, topic, batch_of(b"after"))).base_offset == 1
+        assert (await describe(client)).status == "online"
+        assert (await fetch(client, topic)).values == [b"before", b"after"]
+
+
+async def test_a_sync_that_fails_takes_its_partition_offline_and_no_other(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client, partitions=2)
+        waiting = submit_fetch(client, [(topic, 0, 0)], max_wait_ms=60_000)
+        world.disk.before_call = fail_sync_of("/0/")
+
+        for _ in range(2):
+            with pytest.raises(LogOfflineError, match="fsync failed"):
+                await produce(client, topic, batch_of(b"lost"), partition=0)
+
+        assert waiting.is_answered
+        with pytest.raises(LogOfflineError):
+            await fetch(client, topic, partition=0)
+        assert (await describe(client, partition=0)).status == "offline"
+        assert (await describe(client, partition=1)).status == "online"
+        await produce(client, topic, batch_of(b"kept"), partition=1)
+        assert (await fetch(client, topic, partition=1)).values == [b"kept"]
+        assert len(world.told("log_offline")) == 1
+        assert broker.statistics().waiter_count == 0
+    assert world.told("broker_stopped")[0]["is_clean"] is False
+
+
+async def test_a_write_that_fails_answers_everybody_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        waiting = submit_produce(client, topic, batch_of(b"a"))
+        await settle()
+        # The first batch of this request waits when the second one finds the disk broken.
+        world.disk.fail("write_at", nth=2)
+        both = submit_batches(client, [(topic, 0, batch_of(b"b")), (topic, 0, batch_of(b"c"))])
+
+        results = [*(await waiting.reply()).results, *(await both.reply()).results]
+
+        codes = [None if result.error is None else result.error.code for result in results]
+        assert codes == [ErrorCode.LOG_OFFLINE] * 3
+        assert broker.statistics().waiting_count == 0
+        world.work.let_all_sync()
+
+
+async def test_no_room_while_syncing_a_checkpoint_is_not_a_broken_disk(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB")
+        await produce(client, topic, batch_of(bytes(3000)))
+        world.disk.before_call = fail_creating("checkpoint.tmp")
+
+        await produce(client, topic, batch_of(bytes(3000)))  # Rolls, which wants a checkpoint.
+
+        assert (await describe(client)).status in {"online", "read-only"}
+        world.disk.before_call = None
+        await produce(client, topic, batch_of(b"after"))
+
+
+def fail_sync_of(part: str) -> Callable[[str, str], None]:
+    """Return a hook that lets syncs of files fail whose path has this part."""
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "sync" and part in path:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    return fail
+
+
+def fail_creating(name: str) -> Callable[[str, str], None]:
+    """Return a hook that leaves no room for new files of this name."""
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith(name):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    return fail

@@ -1,0 +1,190 @@
+"""A broker in this process: real code over a disk and a network in memory, on virtual time.
+
+Nothing happens by itself: time stands still until a test lets it go on, and work that would run in
+a thread runs at once, unless a test holds it.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import NamedTuple, TypeVar, final
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.config import BrokerConfig, load_config
+from broker.server import Broker, open_broker
+from coordinator.local import METADATA_DIRECTORY
+from logstore.flush import Flush
+from tests.broker.memory_network import MemoryNetwork, MemoryStream
+from tests.simulation.faulty_disk import FaultyDisk
+from wire.env import Env
+from wire.real_env import never
+from wire.rpc import RpcConnection, open_rpc
+
+Result = TypeVar("Result")
+
+ADDRESS = ("broker", 8433)
+START_MS = 1_800_000_000_000
+"""Time of day when a test begins; some time in 2027."""
+
+
+class Event(NamedTuple):
+    """Something that the broker told its probe."""
+
+    name: str
+    fields: dict[str, object]
+
+
+@final
+class VirtualClock:
+    """The time of day: goes with trio's clock, and jumps when a test says so."""
+
+    def __init__(self) -> None:
+        self.offset_ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.offset_ms + int(trio.current_time() * 1000)
+
+
+@final
+class InlineWork:
+    """Runs work at once in the loop; see `wire.env.Offload`.
+
+    Syncs of partitions can be held, as if the disk took its time: `hold_syncs`, then `let_sync`
+    one by one or `let_all_sync`. Those of the metadata go on.
+    """
+
+    def __init__(self) -> None:
+        self.sync_count = 0
+        """Syncs of partitions that were begun, those that are held included."""
+        self._held: list[trio.Event] | None = None
+
+    @property
+    def held_count(self) -> int:
+        return len(self._held or ())
+
+    def hold_syncs(self) -> None:
+        self._held = []
+
+    def let_sync(self) -> None:
+        assert self._held, "no sync is held"
+        self._held.pop(0).set()
+
+    def let_all_sync(self) -> None:
+        held, self._held = self._held or [], None
+        for event in held:
+            event.set()
+
+    async def __call__(self, work: Callable[[], Result]) -> Result:
+        await trio.lowlevel.checkpoint()
+        flush = getattr(work, "__self__", None)
+        if isinstance(flush, Flush) and vars(flush)["_directory"] != METADATA_DIRECTORY:
+            self.sync_count += 1
+            if self._held is not None:
+                event = trio.Event()
+                self._held.append(event)
+                with trio.CancelScope(shield=True):  # A thread runs to its end.
+                    await event.wait()
+        return work()
+
+
+@final
+class World:
+    """One machine with a broker on it, and the clients around it."""
+
+    def __init__(self, time: MockClock, disk: FaultyDisk | None = None) -> None:
+        """Begin with an empty disk, or with what is on `disk`; `time` is that of the test."""
+        self._time = time
+        self.disk = FaultyDisk() if disk is None else disk
+        self.network = MemoryNetwork()
+        self.clock = VirtualClock()
+        self.work = InlineWork()
+        self.events: list[Event] = []
+        self._random = Random(7)
+
+    @property
+    def env(self) -> Env:
+        """The broker's world."""
+        return Env(
+            clock=self.clock,
+            network=self.network,
+            random=self._random,
+            offload=self.work,
+            probe=self._note,
+            buggify=never,
+        )
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time go on, and everything happen that happens then."""
+        self._time.jump(seconds)
+        await settle()
+
+    def told(self, name: str) -> list[dict[str, object]]:
+        """Return the fields of all events of this name."""
+        return [event.fields for event in self.events if event.name == name]
+
+    def after_crash(self) -> "World":
+        """Return what there is when the process has ended: all that was written."""
+        return self._next(self.disk.kill())
+
+    def after_power_cut(self, seed: int) -> "World":
+        """Return what there is when the machine has lost power: all that was synced, surely."""
+        return self._next(self.disk.power_cut(Random(seed)))
+
+    @asynccontextmanager
+    async def broker(self, **settings: object) -> AsyncGenerator[Broker]:
+        """Run a broker; it stops cleanly at the end of the block."""
+        async with open_broker(config(**settings), self.env, self.disk) as broker:
+            yield broker
+
+    @asynccontextmanager
+    async def doomed_broker(self, **settings: object) -> AsyncGenerator[Broker]:
+        """Run a broker; it ends at the end of the block as in a crash."""
+        async with trio.open_nursery() as nursery:
+            started: list[Broker] = []
+            is_up = trio.Event()
+
+            async def run() -> None:
+                async with open_broker(config(**settings), self.env, self.disk) as broker:
+                    started.append(broker)
+                    is_up.set()
+                    await trio.sleep_forever()
+
+            nursery.start_soon(run)
+            await is_up.wait()
+            yield started[0]
+            self.work.let_all_sync()
+            nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncGenerator[RpcConnection]:
+        """Connect, say hello, and stay until the end of the block."""
+        async with open_rpc(
+            self.network, *ADDRESS, client_name="test", client_version="0"
+        ) as connection:
+            yield connection
+
+    async def stream(self) -> MemoryStream:
+        """Connect and say nothing."""
+        return await self.network.connect(*ADDRESS)
+
+    def _note(self, event: str, **fields: object) -> None:
+        self.events.append(Event(event, fields))
+
+    def _next(self, disk: FaultyDisk) -> "World":
+        world = World(self._time, disk)
+        world.clock.offset_ms = self.clock.offset_ms
+        world._random = self._random
+        return world
+
+
+def config(**settings: object) -> BrokerConfig:
+    """Return settings for a test; everything that is not said is as for users."""
+    flags = {"listen": "{}:{}".format(*ADDRESS), **settings}
+    return load_config(file=None, environment={}, flags=flags)
+
+
+async def settle() -> None:
+    """Let everything happen that happens without time going on."""
+    await wait_all_tasks_blocked()
