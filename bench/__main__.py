@@ -11,12 +11,14 @@ from time import gmtime, perf_counter, strftime
 
 from bench import (
     connections,
+    consumer,
     fetch,
     idle,
     latency,
     machine,
     memory,
     produce,
+    producer,
     startup,
 )
 from bench.figures import Row, Settings, Workload, table
@@ -24,6 +26,8 @@ from bench.figures import Row, Settings, Workload, table
 _WORKLOADS: dict[str, Workload] = {
     "produce": produce.run,
     "fetch": fetch.run,
+    "producer": producer.run,
+    "consumer": consumer.run,
     "latency": latency.run,
     "connections": connections.run,
     "idle": idle.run,

@@ -11,6 +11,7 @@ A client says on the first line what it wants, as JSON, and then sends frames of
 There is one loop, one buffer and no protocol: whatever a broker adds to this is what it costs.
 """
 
+import json
 import os
 import struct
 
@@ -156,7 +157,7 @@ async def main() -> None:
     with trio.socket.socket() as listener:
         await listener.bind(("127.0.0.1", 0))
         listener.listen()
-        print(f"127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        print(json.dumps({"address": f"127.0.0.1:{listener.getsockname()[1]}"}), flush=True)
         async with trio.open_nursery() as nursery:
             while True:
                 sock, _ = await listener.accept()

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import final
 
 from bench.figures import Row, Settings, Spread
-from bench.machine import ServerProcess
+from bench.machine import broker_process
 from bench.produce import Batches
 from bench.raw import FRAME_BYTES_MAX, RawConnection
 from wire import api
@@ -111,7 +111,7 @@ def run(settings: Settings) -> list[Row]:
     seconds = settings.choose(8, 2)
     rows: list[Row] = []
     for record_count in (100, 4_000):
-        with ServerProcess(["bench.broker_server", str(settings.directory / "data")]) as server:
+        with broker_process(settings.directory / "data") as server:
             control = RawConnection(server.address)
             idle_id = control.create_topic("idle")
             topic_id = control.create_topic("busy", durability="replicated")

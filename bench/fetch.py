@@ -6,7 +6,7 @@ from time import perf_counter
 
 from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread, ratios
-from bench.machine import ServerProcess
+from bench.machine import ServerProcess, bare_process, broker_process
 from bench.produce import Batches
 from bench.raw import RECORD_BYTES, RawConnection, connect_bare, pump
 from logstore.segment_format import SEGMENT_HEADER_SIZE
@@ -69,8 +69,8 @@ def _bare_order(settings: Settings, frame_bytes: int, region_bytes: int) -> Orde
 def run(settings: Settings) -> list[Row]:
     """Write a log, then read it from both, in turn."""
     with (
-        ServerProcess(["bench.broker_server", str(settings.directory / "data")]) as broker_server,
-        ServerProcess(["bench.bare_server"]) as bare_server,
+        broker_process(settings.directory / "data") as broker_server,
+        bare_process() as bare_server,
     ):
         broker = RawConnection(broker_server.address)
         # Every segment holds the same number of whole replies, so that all requests can be
@@ -89,9 +89,10 @@ def run(settings: Settings) -> list[Row]:
         order = _bare_order(settings, len(frames[0]), region_bytes)
         uniform = [frames[0]] * reply_count
         bare = connect_bare(bare_server.address, order)
+        passes = settings.choose(4, 1)
         steps: list[Callable[[], tuple[float, float]]] = [
-            lambda: _rate(bare, uniform, bare_server),
-            lambda: _rate(broker.sock, frames, broker_server),
+            lambda: _rate(bare, uniform * passes, bare_server),
+            lambda: _rate(broker.sock, frames * passes, broker_server),
         ]
         rounds = [[step() for step in steps] for _ in range(settings.choose(12, 4))][1:]
         broker.close()

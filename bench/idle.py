@@ -4,7 +4,7 @@ from time import perf_counter, sleep  # noqa: TID251  (doing nothing is what is 
 
 from bench.connections import parked_connections
 from bench.figures import Row, Settings
-from bench.machine import ServerProcess
+from bench.machine import ServerProcess, broker_process
 from bench.raw import RawConnection
 
 _CONNECTIONS = 1000
@@ -23,7 +23,7 @@ def _idle_percent(server: ServerProcess, seconds: float) -> float:
 def run(settings: Settings) -> list[Row]:
     """Look at a broker alone, and at one with connections whose long polls are parked."""
     seconds = settings.choose(20, 3)
-    with ServerProcess(["bench.broker_server", str(settings.directory / "data")]) as server:
+    with broker_process(settings.directory / "data") as server:
         connection = RawConnection(server.address)
         topic_id = connection.create_topic("idle")
         connection.close()

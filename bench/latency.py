@@ -7,7 +7,7 @@ from time import perf_counter
 
 from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread, ratios
-from bench.machine import ServerProcess
+from bench.machine import bare_process, broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, connect_bare, pump
 from wire.produce import Acks
@@ -31,8 +31,8 @@ def run(settings: Settings) -> list[Row]:
     """Alternate between a broker and a bare server that writes, syncs and answers."""
     count = settings.choose(500, 100)
     with (
-        ServerProcess(["bench.broker_server", str(settings.directory / "data")]) as broker_server,
-        ServerProcess(["bench.bare_server"]) as bare_server,
+        broker_process(settings.directory / "data") as broker_server,
+        bare_process() as bare_server,
     ):
         broker = RawConnection(broker_server.address)
         to_broker = Batches(broker.create_topic("latency"), 1, Acks.ALL, 0)

@@ -4,13 +4,15 @@ Every process is pinned: what is measured runs on one core and has it for itself
 runs on another. A process inherits its core, so no thread of it ever ran elsewhere.
 """
 
+import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -22,30 +24,37 @@ ROOT = Path(__file__).resolve().parent.parent
 
 _CPUCLOCK_SCHED = 2
 _EXIT_SECONDS_MAX = 120
+_VARIABLES = "TIDELOG_"
 
 
 @final
 class ServerProcess:
     """A Python process on the core of servers; ends with the `with` block.
 
-    It says on its first line of output where it listens.
+    Its log is lines of JSON; the first one that has an `address` says that it is ready.
     """
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        """Start `python -m` with these arguments."""
+    def __init__(self, arguments: Sequence[str], **settings: str) -> None:
+        """Start `python -m` with these arguments, and settings of tidelog's configuration."""
         # Between these two calls the benchmark itself is on the other core.
         os.sched_setaffinity(0, {SERVER_CORE})
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], stdout=subprocess.PIPE, cwd=ROOT, text=True
+            [sys.executable, "-m", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env=_environment(settings),
+            text=True,
         )
         os.sched_setaffinity(0, {LOAD_CORE})
         assert self._process.stdout is not None
         self._output = self._process.stdout
-        line = self._output.readline()
-        if not line:
-            raise RuntimeError(f"{arguments[0]} ended with status {self._process.wait()}")
-        host, _, port = line.strip().rpartition(":")
-        self.address = (host, int(port))
+        self.log: list[str] = []
+        """What it has written so far, line by line."""
+        self.address = self._wait_address()
+        # Somebody must read on, or it will wait for that when the pipe is full.
+        self._reader = threading.Thread(target=self.log.extend, args=[self._output])
+        self._reader.start()
 
     def __enter__(self) -> Self:
         return self
@@ -58,12 +67,15 @@ class ServerProcess:
     ) -> None:
         if self._process.poll() is None:
             self.stop(signal.SIGTERM if exc is None else signal.SIGKILL)
-        self._output.close()
+        if exc is not None:
+            sys.stderr.writelines(self.log)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal and wait for the end."""
         self._process.send_signal(number)
         self._process.wait(_EXIT_SECONDS_MAX)
+        self._reader.join()
+        self._output.close()
 
     @property
     def cpu_seconds(self) -> float:
@@ -81,10 +93,43 @@ class ServerProcess:
         """The most resident memory there ever was."""
         return self._memory("VmHWM")
 
+    def _wait_address(self) -> tuple[str, int]:
+        for line in self._output:
+            self.log.append(line)
+            try:
+                address = json.loads(line).get("address")
+            except ValueError:
+                continue
+            if address is not None:
+                host, _, port = address.rpartition(":")
+                return host, int(port)
+        raise RuntimeError(
+            f"a server ended with status {self._process.wait()}: {''.join(self.log)}"
+        )
+
     def _memory(self, name: str) -> int:
         text = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         (line,) = (line for line in text.splitlines() if line.startswith(f"{name}:"))
         return int(line.split()[1]) * 1024
+
+
+def broker_process(directory: Path, **settings: str) -> ServerProcess:
+    """Start a broker as users start it."""
+    arguments = ["--data-dir", str(directory), "--listen", "127.0.0.1:0", "--log-format", "json"]
+    return ServerProcess(["tidelog", "serve", *arguments], **settings)
+
+
+def bare_process() -> ServerProcess:
+    """Start the ceiling."""
+    return ServerProcess(["bench.bare_server"])
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without settings that are meant for another broker."""
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(_VARIABLES)
+    }
+    return variables | {f"{_VARIABLES}{name.upper()}": text for name, text in settings.items()}
 
 
 def describe() -> str:

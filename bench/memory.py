@@ -1,7 +1,7 @@
 """How much memory a broker needs while much data passes through one topic."""
 
 from bench.figures import Row, Settings
-from bench.machine import ServerProcess
+from bench.machine import broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, make_batch, pump
 from wire import api
@@ -29,7 +29,7 @@ def _read_back(broker: RawConnection, topic_id: bytes, count: int) -> None:
 def run(settings: Settings) -> list[Row]:
     """Write some GB to one topic, and read all of it."""
     total_bytes = settings.choose(5 * _GB, _GB // 2)
-    with ServerProcess(["bench.broker_server", str(settings.directory / "data")]) as server:
+    with broker_process(settings.directory / "data") as server:
         broker = RawConnection(server.address)
         before = server.resident_bytes
         topic_id = broker.create_topic("memory", durability="replicated")

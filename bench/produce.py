@@ -7,7 +7,7 @@ from time import perf_counter
 
 from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread, ratios
-from bench.machine import ServerProcess
+from bench.machine import ServerProcess, bare_process, broker_process
 from bench.raw import RECORD_BYTES, RawConnection, connect_bare, make_batch, pump
 from wire import api
 from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
@@ -94,10 +94,10 @@ def run(settings: Settings) -> list[Row]:
     """Send the same batches to both, in turn."""
     count = settings.choose(4_000, 2_000)
     batch_bytes = len(make_batch(_RECORDS_IN_BATCH))
-    data, path = str(settings.directory / "data"), settings.directory / "bare"
+    path = settings.directory / "bare"
     with (
-        ServerProcess(["bench.broker_server", data]) as broker_server,
-        ServerProcess(["bench.bare_server"]) as bare_server,
+        broker_process(settings.directory / "data") as broker_server,
+        bare_process() as bare_server,
     ):
         broker = RawConnection(broker_server.address)
         steps: list[Callable[[], tuple[float, float]]] = [

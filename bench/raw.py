@@ -110,10 +110,16 @@ def pump(
             answered += 1
 
 
+def make_values(count: int) -> list[bytes]:
+    """Return different values of 100 bytes."""
+    values = [b"%0100d" % number for number in range(count)]
+    assert len(values[0]) == RECORD_BYTES
+    return values
+
+
 def make_batch(record_count: int) -> bytearray:
     """Return a batch of records of 100 bytes without keys."""
-    values = [b"%0100d" % number for number in range(record_count)]
-    assert len(values[0]) == RECORD_BYTES
     # Of today, or retention would remove them.
     now_ms = time.time_ns() // 1_000_000
-    return encode_batch(Columns(record_count, values=values), first_timestamp_ms=now_ms)
+    columns = Columns(record_count, values=make_values(record_count))
+    return encode_batch(columns, first_timestamp_ms=now_ms)

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bench.figures import Row, Settings
-from bench.machine import ServerProcess
+from bench.machine import broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, pump
 from wire.produce import Acks
@@ -36,7 +36,7 @@ def _drop_page_cache(directory: Path) -> None:
 
 def _seconds_to_start(data: Path) -> float:
     began = perf_counter()
-    with ServerProcess(["bench.broker_server", str(data)]) as server:
+    with broker_process(data) as server:
         RawConnection(server.address).close()
         return perf_counter() - began
 
@@ -47,7 +47,7 @@ def run(settings: Settings) -> list[Row]:
     clean_bytes = settings.choose(10 * _GB, _GB // 2)
     kills = [settings.choose(part, part // 10) for part in (_GB // 4, _GB)]
     empty = _seconds_to_start(settings.directory / "empty")
-    with ServerProcess(["bench.broker_server", str(data)]) as server:
+    with broker_process(data) as server:
         broker = RawConnection(server.address)
         topic_id = broker.create_topic("startup", durability="replicated")
         broker.close()
@@ -59,7 +59,7 @@ def run(settings: Settings) -> list[Row]:
     ]
     for unflushed_bytes in kills:
         # Nothing is flushed in the background, so that all of it is unflushed at the kill.
-        with ServerProcess(["bench.broker_server", str(data), "flush_interval_ms=1h"]) as server:
+        with broker_process(data, flush_interval_ms="1h") as server:
             _fill(server.address, topic_id, unflushed_bytes)
             server.stop(signal.SIGKILL)
         what = f"startup: after SIGKILL with {unflushed_bytes / 1e6:,.0f} MB unflushed"

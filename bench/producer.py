@@ -1,0 +1,132 @@
+"""How many records a second one process gets acknowledged through the client library."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import perf_counter
+
+import trio
+
+import tidelog
+from bench.bare_server import Order
+from bench.figures import Row, Settings, Spread
+from bench.machine import bare_process, broker_process
+from bench.raw import Address, connect_bare, make_values, pump
+from wire import api
+from wire.produce import Acks, PartitionBatch, ProduceRequest
+from wire.record_batch import Columns, encode_batch
+
+_BATCH_RECORDS = 1_872
+"""So many records of 100 bytes the producer puts into one batch by default."""
+_BATCHES_UNDER_WAY = 5
+_SEND_MANY_RECORDS = 100_000
+_NOWAIT_GOAL = 800_000
+_SHARE_GOAL = 0.5
+_SEND_MANY_GOAL = 2
+"""Times the goal of `send_nowait`."""
+_REPLY_HEADER_BYTES = 10
+_TOPIC = "producer"
+
+_Send = Callable[[tidelog.Producer, list[bytes]], Awaitable[None]]
+
+
+async def _send_nowait(producer: tidelog.Producer, values: list[bytes]) -> None:
+    """Hand over one record after the other, as a program does that makes them one by one."""
+    send_nowait = producer.send_nowait
+    for value in values:
+        try:
+            send_nowait(_TOPIC, value)
+        except trio.WouldBlock:
+            await producer.wait_writable()
+            send_nowait(_TOPIC, value)
+    await producer.flush()
+
+
+async def _send_many(producer: tidelog.Producer, values: list[bytes]) -> None:
+    for first in range(0, len(values), _SEND_MANY_RECORDS):
+        await producer.send_many(_TOPIC, values[first : first + _SEND_MANY_RECORDS])
+
+
+async def _acknowledged_rate(
+    address: Address, values: list[bytes], durability: str, send: _Send
+) -> float:
+    """Return records a second from the first call until the last one is acknowledged."""
+    host, port = address
+    async with tidelog.connect(f"{host}:{port}") as client:
+        await client.admin.create_topic(_TOPIC, durability=durability)
+        async with client.producer() as producer:
+            await producer.send(_TOPIC, values[0])  # Connects, and gets an identity.
+            began = perf_counter()
+            await send(producer, values)
+            elapsed = perf_counter() - began
+        (topic,) = await client.admin.describe_topics([_TOPIC])
+        assert topic.partitions[0].high_watermark == len(values) + 1, "records are missing"
+        await client.admin.delete_topic(_TOPIC)
+    return len(values) / elapsed
+
+
+def _packed_rate(address: Address, values: list[bytes], path: Path) -> float:
+    """Return records a second when they are only packed into batches and sent."""
+
+    def pack() -> tuple[bytes, bytearray]:
+        columns = Columns(_BATCH_RECORDS, values=values[:_BATCH_RECORDS])
+        batch = encode_batch(columns, first_timestamp_ms=1)
+        request = ProduceRequest(Acks.ALL, 30_000, [PartitionBatch(bytes(16), 0, len(batch))])
+        head = api.PRODUCE.encode_request(
+            request, version=1, correlation_id=0, attachment_length=len(batch)
+        )
+        return head, batch
+
+    head, batch = pack()
+    order = Order(
+        mode="produce",
+        frame_bytes=len(head) + len(batch),
+        batch_bytes=len(batch),
+        path=str(path),
+        reply_header_bytes=_REPLY_HEADER_BYTES,
+    )
+    sock = connect_bare(address, order)
+    count = len(values) // _BATCH_RECORDS
+    began = perf_counter()
+    pump(sock, pack, count, _BATCHES_UNDER_WAY)
+    elapsed = perf_counter() - began
+    sock.close()
+    path.unlink()
+    return count * _BATCH_RECORDS / elapsed
+
+
+def run(settings: Settings) -> list[Row]:
+    """Pack and send alone, then each way of sending under each durability, in turn."""
+    values = make_values(settings.choose(2_000_000, 500_000))
+    packed: list[float] = []
+    rates: dict[tuple[str, str], list[float]] = {}
+    with (
+        broker_process(settings.directory / "data") as broker_server,
+        bare_process() as bare_server,
+    ):
+        for number in range(settings.choose(8, 3)):
+            path = settings.directory / "bare"
+            packed_rate = _packed_rate(bare_server.address, values, path)
+            if number:  # The first one warms up.
+                packed.append(packed_rate)
+            for durability in ("fsync", "replicated"):
+                for name, send in (("send_nowait", _send_nowait), ("send_many", _send_many)):
+                    address = broker_server.address
+                    rate = trio.run(_acknowledged_rate, address, values, durability, send)
+                    if number:
+                        rates.setdefault((name, durability), []).append(rate)
+    goal = min(_NOWAIT_GOAL, _SHARE_GOAL * Spread.of(packed).median)
+    goals = {"send_nowait": goal, "send_many": _SEND_MANY_GOAL * goal}
+    rows = [
+        _row(f"`{name}`, acks all, `{durability}`", Spread.of(measured), goals[name])
+        for (name, durability), measured in rates.items()
+    ]
+    return [*rows, Row("producer: packing and sending alone", Spread.of(packed).text())]
+
+
+def _row(what: str, rate: Spread, goal: float) -> Row:
+    return Row(
+        f"producer: 100-byte values without keys, {what}: records acknowledged a second",
+        rate.text(),
+        f">= {goal:,.0f}",
+        rate.median >= goal,
+    )
