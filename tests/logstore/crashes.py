@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from logstore.log import PartitionLog
 from tests.logstore.logs import NOW_MS, SMALL, Opened, new_log, read_all
@@ -108,14 +109,14 @@ def crashes(tell: Callable[[Story], None]) -> Iterator[Story]:
     number = 0
     while True:
         story = Story(new_log())
-        story.crash = _crash(story.opened.disk, number, lambda told=story: tell(told))
+        story.crash = crash(story.opened.disk, number, partial(tell, story))
         yield story
         if story.crash is None:
             return
         number += 1
 
 
-def _crash(disk: FaultyDisk, number: int, tell: Callable[[], None]) -> str | None:
+def crash(disk: FaultyDisk, number: int, tell: Callable[[], object]) -> str | None:
     """End the process before its disk call of this number; return that call, if there is one."""
     seen: list[str] = []
 

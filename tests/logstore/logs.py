@@ -11,11 +11,10 @@ from logstore.flush import Flush
 from logstore.log import Appended, PartitionLog
 from logstore.recovery import RecoveryReport, open_log
 from logstore.segment import segment_path
-from logstore.segment_format import SegmentHeader
+from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.simulation.faulty_disk import FaultyDisk
 from wire.errors import CorruptRecordError
 from wire.record_batch import (
-    HEADER_SIZE,
     BatchHeader,
     Columns,
     check_produced,
@@ -207,12 +206,40 @@ def behind(error: CorruptRecordError, offset: int) -> int:
     return error.next_offset
 
 
-def batch_bounds(disk: Disk, path: str, *, from_position: int = 64) -> list[int]:
-    """Return the positions of the batches in a file, and the end of the last one."""
-    file = disk.open(path)
-    data = file.read_at(0, file.size())
-    bounds = [from_position]
+def batch_bounds(data: bytes) -> list[int]:
+    """Return the positions of the batches in a segment, and the end of the last one."""
+    bounds = [SEGMENT_HEADER_SIZE]
     while (header := parse_header(data, bounds[-1])) is not None:
         bounds.append(bounds[-1] + header.size)
-    assert HEADER_SIZE
     return bounds
+
+
+def name_of(base_offset: int, suffix: str = ".log") -> str:
+    """Return the name of a segment's file."""
+    return f"{base_offset:020}{suffix}"
+
+
+Image = dict[str, bytes]
+"""All files of a log, by name."""
+
+
+def image_of(disk: Disk) -> Image:
+    """Return the files of the log on a disk."""
+    image: Image = {}
+    for name in disk.list_directory(DIRECTORY):
+        file = disk.open(f"{DIRECTORY}/{name}")
+        image[name] = file.read_at(0, file.size())
+    return image
+
+
+def disk_of(image: Image) -> FaultyDisk:
+    """Return a disk on which these files are durable."""
+    disk = FaultyDisk()
+    disk.make_directory(DIRECTORY)
+    for name, data in image.items():
+        file = disk.open(f"{DIRECTORY}/{name}", create=True)
+        file.write_at(0, [data])
+        file.sync()
+    for directory in ("", *DIRECTORY.split("/")[:-1], DIRECTORY):
+        disk.sync_directory(directory)
+    return disk

@@ -1,10 +1,23 @@
 """Whenever a process ends or the power goes, between any two disk calls, promises are kept."""
 
 from collections.abc import Callable
+from functools import partial
+from itertools import count
+from random import Random
 
 import pytest
 
-from tests.logstore.crashes import POWER_CUTS, Story, crashes
+from tests.logstore.crashes import POWER_CUTS, Story, crash, crashes
+from tests.logstore.logs import (
+    CHECKPOINT,
+    DIRECTORY,
+    disk_of,
+    image_of,
+    new_log,
+    read_all,
+    reopen,
+)
+from tests.simulation.faulty_disk import FaultyDisk
 
 
 def append_and_flush(story: Story) -> None:
@@ -92,3 +105,64 @@ def test_a_power_cut_loses_nothing_that_was_promised(tell: Callable[[Story], Non
     for story in crashes(tell):
         for seed in POWER_CUTS:
             story.check(story.opened.cut_power(seed))
+
+
+def after_a_power_cut(seed: int) -> FaultyDisk:
+    opened = new_log()
+    opened.append_many(40, size=60, flush_every=13)
+    opened.append_many(40, size=60)
+    return opened.disk.power_cut(Random(seed))
+
+
+def damaged(*, lost: int | None = None, cut: int | None = None) -> FaultyDisk:
+    """Return a disk with damage in two of three segments, and no checkpoint."""
+    opened = new_log()
+    opened.append_many(60, size=60, flush_every=1)
+    first, second, third = opened.segment_bases()
+    disk = disk_of(image_of(opened.disk))
+    disk.damage(opened.path(first), 2000, b"damage")
+    disk.damage(opened.path(third), 100, b"damage")
+    disk.remove(CHECKPOINT)
+    if lost is not None:
+        disk.remove(opened.path([first, second, third][lost]))
+    if cut is not None:
+        disk.cut_file(opened.path([first, second, third][cut]), 300)
+    disk.sync_directory(DIRECTORY)
+    return disk
+
+
+def without_its_last_segment() -> FaultyDisk:
+    opened = new_log()
+    opened.append_many(60, size=60)
+    opened.log.delete_records(60, high_watermark=60)
+    opened.flush()
+    opened.disk.remove(opened.path(opened.segment_bases()[-1]))
+    opened.disk.sync_directory(DIRECTORY)
+    return opened.disk.kill()
+
+
+UNCLEAN_DISKS: dict[str, Callable[[], FaultyDisk]] = {
+    **{f"power cut {seed}": partial(after_a_power_cut, seed) for seed in range(5)},
+    "damage": damaged,
+    "damage and a lost file": partial(damaged, lost=1),
+    "damage and a lost end": partial(damaged, cut=0),
+    "a lost active segment": without_its_last_segment,
+}
+
+
+@pytest.mark.parametrize("kind", UNCLEAN_DISKS)
+def test_a_start_that_is_interrupted_finds_in_the_end_what_it_would_have_found(kind: str) -> None:
+    disk = UNCLEAN_DISKS[kind]()
+    wanted = reopen(disk.kill())
+    found = read_all(wanted.log)
+    for number in count():
+        dying = disk.kill()
+        if crash(dying, number, partial(reopen, dying)) is None:
+            break
+        for successor in (dying.kill(), *(dying.power_cut(Random(seed)) for seed in POWER_CUTS)):
+            after = reopen(successor)
+
+            assert after.log.log_start_offset == wanted.log.log_start_offset
+            assert after.log.log_end_offset == wanted.log.log_end_offset
+            assert after.report.damage == wanted.report.damage
+            assert read_all(after.log) == found

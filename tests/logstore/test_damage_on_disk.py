@@ -1,0 +1,335 @@
+"""What was durable is never cut off: it is known as damage, and what is behind stays readable."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from logstore.damage import DamagedRange
+from logstore.log import LogStatus
+from logstore.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentHeader
+from tests.logstore.logs import (
+    TOPIC_ID,
+    Image,
+    Opened,
+    batch_bounds,
+    disk_of,
+    expected,
+    image_of,
+    name_of,
+    new_log,
+    numbered,
+    read_all,
+    reopen,
+    stored,
+)
+from wire.errors import CorruptRecordError
+from wire.record_batch import HEADER_SIZE
+
+BITS = range(8) if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else None
+"""Which bits to flip in each byte; `None` for one that depends on its position."""
+FIRST, SECOND = name_of(0), name_of(6)
+
+
+def flips(image: Image, name: str, start: int, end: int) -> Iterator[tuple[int, Image]]:
+    """Yield images in which one bit of a file is flipped, at each of these positions."""
+    for position in range(start, end):
+        for bit in BITS or [position % 8]:
+            data = bytearray(image[name])
+            data[position] ^= 1 << bit
+            yield position, {**image, name: bytes(data)}
+
+
+def without(offset: int, end: int) -> dict[int, bytes]:
+    """Return all records below `end` but one."""
+    return {at: value for at, value in expected(0, end).items() if at != offset}
+
+
+def check_that_it_goes_on(opened: Opened, records: dict[int, bytes]) -> None:
+    """Check that these are readable, and that appends and another start go on from there."""
+    assert read_all(opened.log) == records
+    end = opened.log.log_end_offset
+    opened.append(numbered(end))
+    opened.flush()
+    again = opened.kill()
+    assert again.log.log_end_offset == end + 1
+    assert read_all(again.log) == {**records, end: numbered(end)}
+
+
+@pytest.fixture(scope="module")
+def flushed() -> Image:
+    """Two segments, 6 and 4 batches; each batch was flushed, and says so of those before it."""
+    opened = new_log()
+    opened.append_many(6, flush_every=1)
+    opened.log.roll_if_old(now_ms=1 << 50)
+    opened.append_many(4, flush_every=1)
+    image = image_of(opened.disk)
+    del image["checkpoint"]
+    return image
+
+
+@pytest.fixture(scope="module")
+def vouched() -> Image:
+    """The same with a checkpoint at its end."""
+    opened = new_log()
+    opened.append_many(6)
+    opened.log.roll_if_old(now_ms=1 << 50)
+    opened.append_many(4)
+    opened.flush(checkpoint=True)
+    return image_of(opened.disk)
+
+
+def test_a_flipped_bit_below_a_later_durable_position_is_damage(flushed: Image) -> None:
+    bounds = batch_bounds(flushed[SECOND])
+    for position, image in flips(flushed, SECOND, SEGMENT_HEADER_SIZE, bounds[-2]):
+        hit = 6 + sum(bound <= position for bound in bounds) - 1
+
+        opened = reopen(disk_of(image))
+
+        assert opened.report.damage == [DamagedRange(hit, hit + 1)]
+        assert opened.report.truncated_bytes == 0
+        assert opened.log.status is LogStatus.DAMAGED
+        assert opened.log.log_end_offset == 10
+        check_that_it_goes_on(opened, without(hit, 10))
+
+
+def test_a_flipped_bit_before_a_durable_segment_is_damage(flushed: Image) -> None:
+    bounds = batch_bounds(flushed[FIRST])
+    for position, image in flips(flushed, FIRST, SEGMENT_HEADER_SIZE, bounds[-1]):
+        hit = sum(bound <= position for bound in bounds) - 1
+
+        opened = reopen(disk_of(image))
+
+        assert opened.report.damage == [DamagedRange(hit, hit + 1)]
+        assert opened.log.log_end_offset == 10
+        check_that_it_goes_on(opened, without(hit, 10))
+
+
+def test_a_flipped_bit_in_a_header_or_footer_of_a_segment_harms_no_record(flushed: Image) -> None:
+    size = len(flushed[FIRST])
+    for start, end in (0, SEGMENT_HEADER_SIZE), (size - SEGMENT_FOOTER_SIZE, size):
+        for _, image in flips(flushed, FIRST, start, end):
+            opened = reopen(disk_of(image))
+
+            assert not opened.report.damage
+            assert opened.report.truncated_bytes == 0
+            check_that_it_goes_on(opened, expected(0, 10))
+
+
+@pytest.mark.parametrize("name", [FIRST, SECOND])
+def test_a_flipped_bit_below_the_recovery_point_is_found_by_reading(
+    vouched: Image, name: str
+) -> None:
+    bounds = batch_bounds(vouched[name])
+    first_offset = 0 if name == FIRST else 6
+    for position, image in flips(vouched, name, 0, len(vouched[name])):
+        opened = reopen(disk_of(image))
+
+        records = read_all(opened.log)
+
+        assert not opened.report.damage
+        if SEGMENT_HEADER_SIZE <= position < bounds[-1]:
+            hit = first_offset + sum(bound <= position for bound in bounds) - 1
+            assert records == without(hit, 10)
+            check_that_it_goes_on(opened, records)
+        else:
+            check_that_it_goes_on(opened, expected(0, 10))
+
+
+def test_every_lost_end_of_a_file_below_the_recovery_point_is_damage(vouched: Image) -> None:
+    bounds = batch_bounds(vouched[SECOND])
+    for size in range(bounds[-1]):
+        left = 6 + max(sum(bound <= size for bound in bounds) - 1, 0)
+
+        opened = reopen(disk_of({**vouched, SECOND: vouched[SECOND][:size]}))
+
+        assert opened.report.damage == [DamagedRange(left, 10)]
+        assert opened.log.log_end_offset == 10, "offsets are never given again"
+        check_that_it_goes_on(opened, expected(0, left))
+
+
+def test_every_lost_end_of_a_sealed_file_is_damage(vouched: Image) -> None:
+    bounds = batch_bounds(vouched[FIRST])
+    for size in range(bounds[-1]):
+        left = max(sum(bound <= size for bound in bounds) - 1, 0)
+
+        opened = reopen(disk_of({**vouched, FIRST: vouched[FIRST][:size]}))
+
+        assert opened.report.damage == [DamagedRange(left, 6)]
+        records = {**expected(0, left), **expected(6, 10)}
+        check_that_it_goes_on(opened, records)
+
+
+def test_a_lost_last_file_is_damage_and_its_offsets_are_not_given_again(vouched: Image) -> None:
+    opened = reopen(disk_of({name: data for name, data in vouched.items() if name != SECOND}))
+
+    assert opened.report.damage == [DamagedRange(6, 10)]
+    assert opened.log.log_end_offset == 10
+    check_that_it_goes_on(opened, expected(0, 6))
+
+
+def test_a_lost_file_in_the_middle_is_damage() -> None:
+    before = new_log()
+    before.append_many(100, flush_every=10)
+    bases = before.segment_bases()
+    before.disk.remove(before.path(bases[1]))
+
+    opened = before.kill()
+
+    assert opened.report.damage == [DamagedRange(bases[1], bases[2])]
+    check_that_it_goes_on(opened, expected(0, bases[1]) | expected(bases[2], 100))
+
+
+def test_a_lost_file_in_the_middle_is_damage_without_a_checkpoint_too() -> None:
+    before = new_log()
+    before.append_many(100, flush_every=10)
+    bases = before.segment_bases()
+    before.disk.remove(before.path(bases[1]))
+    before.disk.remove(f"{before.log.directory}/checkpoint")
+
+    opened = before.kill()
+
+    assert opened.report.damage == [DamagedRange(bases[1], bases[2])]
+    check_that_it_goes_on(opened, expected(0, bases[1]) | expected(bases[2], 100))
+
+
+def test_all_files_lost_but_the_checkpoint_is_damage(vouched: Image) -> None:
+    opened = reopen(disk_of({"checkpoint": vouched["checkpoint"]}))
+
+    assert opened.report.damage == [DamagedRange(6, 10)]
+    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (6, 10)
+    check_that_it_goes_on(opened, {})
+
+
+def test_the_segment_of_the_recovery_point_is_missed_when_later_ones_are_there() -> None:
+    before = new_log()
+    before.append_many(40, flush_every=1)
+    checkpoint = before.disk.durable_bytes(f"{before.log.directory}/checkpoint")
+    before.append_many(40, flush_every=1)
+    bases = before.segment_bases()
+    image = {**image_of(before.disk), "checkpoint": checkpoint}
+    del image[name_of(bases[0])]
+    del image[name_of(bases[1])]
+
+    opened = reopen(disk_of(image))
+
+    assert opened.report.damage == [DamagedRange(bases[1], bases[2])]
+    assert opened.log.log_start_offset == bases[1]
+    assert read_all(opened.log) == expected(bases[2], 80)
+
+
+def test_missing_first_segments_are_what_retention_removed() -> None:
+    before = new_log()
+    before.append_many(100, flush_every=10)
+    bases = before.segment_bases()
+    before.disk.remove(before.path(bases[0]))
+
+    opened = before.kill()
+
+    assert not opened.report.damage
+    assert opened.log.log_start_offset == bases[1]
+    assert read_all(opened.log) == expected(bases[1], 100)
+
+
+def test_a_segment_that_overlaps_is_set_aside(vouched: Image) -> None:
+    stale = name_of(3)
+    header = SegmentHeader(TOPIC_ID, 3, 3).to_bytes()
+
+    opened = reopen(disk_of({**vouched, stale: header}))
+
+    assert not opened.report.damage
+    (note,) = opened.report.notes
+    assert note.endswith(f"{stale}.stale overlaps the segment before it and was set aside")
+    check_that_it_goes_on(opened, expected(0, 10))
+
+
+def test_known_damage_is_remembered_and_not_counted_twice(flushed: Image) -> None:
+    data = bytearray(flushed[FIRST])
+    data[SEGMENT_HEADER_SIZE] ^= 1
+    opened = reopen(disk_of({**flushed, FIRST: bytes(data)}))
+    opened.flush()
+
+    again = opened.kill()
+
+    assert again.report.damage == opened.report.damage == [DamagedRange(0, 1)]
+    assert again.report.scanned_bytes == 0
+    assert again.log.begin_flush() is None
+
+
+def test_damage_that_a_reader_found_is_remembered(vouched: Image) -> None:
+    data = bytearray(vouched[FIRST])
+    data[SEGMENT_HEADER_SIZE] ^= 1
+    opened = reopen(disk_of({**vouched, FIRST: bytes(data)}))
+    part = opened.log.read(0, bytes_max=1, high_watermark=10)
+    assert part is not None
+    with pytest.raises(CorruptRecordError) as caught:
+        part.load()
+
+    opened.log.note_damage(caught.value)
+    opened.flush()
+
+    assert opened.log.status is LogStatus.DAMAGED
+    assert opened.kill().report.damage == [DamagedRange(0, 1)]
+
+
+def inner_batches() -> dict[str, bytes]:
+    """Return batches that somebody may send as the value of a record at offset 1."""
+    return {
+        "as a producer makes it": stored([b"inner"], base_offset=0),
+        "of a lower offset": stored(
+            [b"inner"], base_offset=0, leader_epoch=2, durable_position=200
+        ),
+        "of an older epoch": stored(
+            [b"inner"], base_offset=3, leader_epoch=1, durable_position=200
+        ),
+        "that cannot be here": stored(
+            [b"inner"], base_offset=3, leader_epoch=2, durable_position=1 << 40
+        ),
+    }
+
+
+FITTING = stored([b"inner"], base_offset=3, leader_epoch=2, durable_position=200)
+"""One that may lie here, if its value is written by somebody who knows how the log looks."""
+
+PLACES = {"header": 8, "payload": HEADER_SIZE}
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize(
+    ("inner", "place"),
+    [(inner, place) for inner in inner_batches().values() for place in PLACES]
+    + [(FITTING, "payload")],  # If the header is damaged too, nothing can tell.
+)
+def test_a_batch_inside_of_a_damaged_one_fools_nobody(
+    inner: bytes, place: str, *, is_durable: bool
+) -> None:
+    before = new_log()
+    before.append(numbered(0), leader_epoch=2)
+    before.flush()
+    before.append(inner, leader_epoch=2)
+    if is_durable:
+        before.flush()
+    before.append(numbered(2), leader_epoch=2)
+    before.append(numbered(3), leader_epoch=2)
+    image = image_of(before.disk)
+    damaged = bytearray(image[FIRST])
+    damaged[batch_bounds(image[FIRST])[1] + PLACES[place]] ^= 1
+
+    opened = reopen(disk_of({FIRST: bytes(damaged)}))
+
+    if is_durable:
+        assert opened.report.damage == [DamagedRange(1, 2)]
+        assert read_all(opened.log) == without(1, 4)
+    else:
+        assert not opened.report.damage
+        assert read_all(opened.log) == expected(0, 1)
+
+
+def test_a_whole_batch_that_holds_another_one_is_one_batch() -> None:
+    before = new_log()
+    before.append(FITTING)
+    before.append(numbered(1))
+
+    opened = before.kill()
+
+    assert read_all(opened.log) == {0: FITTING, 1: numbered(1)}
