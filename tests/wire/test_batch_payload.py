@@ -10,6 +10,7 @@ from wire.record_batch import (
     Columns,
     check_produced,
     decode_columns,
+    decode_timestamp_deltas,
     encode_batch,
     parse_header,
 )
@@ -119,6 +120,53 @@ def test_a_compressed_batch_cannot_lie_about_its_length(codec: Codec, said: int)
 
     with pytest.raises(WireFormatError):
         decode_columns(header, liar, uncompressed_length_max=2**32)
+
+
+# The first column alone
+
+
+def deltas_of(batch: bytearray) -> list[int] | None:
+    header = parse_header(batch)
+    assert header is not None
+    deltas = decode_timestamp_deltas(header, batch, uncompressed_length_max=1 << 20)
+    return None if deltas is None else list(deltas)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_timestamps_can_be_read_without_the_records(codec: Codec) -> None:
+    assert deltas_of(sample_batch(codec)) == [0, 5, 1000]
+    assert deltas_of(sample_batch(codec, columns=Columns(1, values=[bytes(1000)]))) is None
+
+
+@pytest.mark.parametrize(
+    "deltas", [[0, 1], [0, 1, 2, 3], [0, 1, 1001], [0, 1, "2"], [0, 1, -(1 << 62)], 7]
+)
+def test_timestamps_that_are_not_what_the_header_says_are_refused(deltas: object) -> None:
+    payload = msgpack.packb([deltas, None, [None] * 3, None, None])
+
+    with pytest.raises(WireFormatError):
+        deltas_of(with_payload(sample_batch(), payload))
+
+
+@pytest.mark.parametrize("name", RAW_PAYLOADS)
+def test_timestamps_of_any_bytes_are_read_or_refused(name: str) -> None:
+    batch = with_payload(sample_batch(), RAW_PAYLOADS[name], record_count=1, last_offset_delta=0)
+
+    try:
+        deltas = deltas_of(batch)
+    except WireFormatError:
+        return
+
+    assert deltas is None, "what is wrong is in a column that was passed over"
+
+
+def test_timestamps_of_a_batch_beyond_the_limit_are_refused() -> None:
+    batch = sample_batch()
+    header = parse_header(batch)
+    assert header is not None
+
+    with pytest.raises(WireFormatError, match="unpacks to 57 bytes, the limit is 56"):
+        decode_timestamp_deltas(header, batch, uncompressed_length_max=56)
 
 
 # What compaction may leave

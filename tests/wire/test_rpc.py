@@ -189,6 +189,31 @@ async def test_what_take_cannot_read_fails_that_call_alone(connected: Connected)
     assert not connected.rpc.is_lost
 
 
+async def test_take_is_not_called_for_an_error(connected: Connected) -> None:
+    def take(_reply: MetadataReply, _attachment: memoryview) -> None:
+        pytest.fail("there is no reply to take")
+
+    async def ask() -> None:
+        with pytest.raises(NotLeaderError):
+            await connected.rpc.call(api.METADATA, METADATA, take=take)
+        connected.outcomes.append("refused")
+
+    connected.nursery.start_soon(ask)
+    await wait_all_tasks_blocked()
+    (correlation_id,) = connected.broker.read()
+    connected.stream.feed(
+        api.encode_error(
+            NotLeaderError("ask node 2").to_wire(),
+            api_key=1,
+            api_version=1,
+            correlation_id=correlation_id,
+        )
+    )
+    await wait_all_tasks_blocked()
+
+    assert connected.outcomes == ["refused"]
+
+
 async def test_a_cancelled_call_drops_its_reply_and_harms_nobody(connected: Connected) -> None:
     with trio.move_on_after(0):
         await connected.rpc.ask(api.METADATA, METADATA)
@@ -291,6 +316,28 @@ async def test_a_peer_that_breaks_the_protocol_loses_the_connection(
     assert isinstance(error, WireFormatError)
     assert connected.rpc.is_lost
     assert connected.stream.is_closed
+
+
+async def test_running_ends_with_the_connection() -> None:
+    stream = FakeStream()
+    rpc = RpcConnection(stream)
+    stream.feed_end()
+
+    with trio.fail_after(1):
+        await rpc.run()
+
+    assert rpc.is_lost
+
+
+async def test_a_connection_that_runs_no_longer_fails_everything_that_is_open() -> None:
+    rpc = RpcConnection(FakeStream())
+    outcomes: list[Outcome] = []
+    rpc.submit(api.HELLO, HelloRequest("test", "1"), outcomes.append)
+
+    with trio.move_on_after(0):
+        await rpc.run()
+
+    assert [str(outcome) for outcome in outcomes] == ["connection to peer:1 was closed"]
 
 
 async def test_closing_fails_everything_that_is_open(connected: Connected) -> None:
