@@ -205,7 +205,8 @@ class MemoryNetwork:
     def __init__(self, *, buffer_bytes: int = 256 << 10) -> None:
         """Let `buffer_bytes` wait in each direction of a connection."""
         self.listeners: dict[_Address, MemoryListener] = {}
-        self._buffer_bytes = buffer_bytes
+        self.buffer_bytes = buffer_bytes
+        """Of connections that are yet to be made."""
         self._next_port = _FIRST_FREE_PORT
 
     async def listen(self, host: str, port: int) -> MemoryListener:
@@ -225,7 +226,7 @@ class MemoryNetwork:
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         local = ("client", self._free_port())
-        to_server, to_client = _Pipe(self._buffer_bytes), _Pipe(self._buffer_bytes)
+        to_server, to_client = _Pipe(self.buffer_bytes), _Pipe(self.buffer_bytes)
         listener.backlog.append(MemoryStream(remote, local, to_server, to_client))
         listener.wake()
         return MemoryStream(local, remote, to_client, to_server)

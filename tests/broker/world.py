@@ -4,6 +4,7 @@ Nothing happens by itself: time stands still until a test lets it go on, and wor
 a thread runs at once, unless a test holds it.
 """
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -16,7 +17,10 @@ from broker.config import BrokerConfig, load_config
 from broker.server import Broker, open_broker
 from coordinator.local import METADATA_DIRECTORY
 from logstore.flush import Flush
-from tests.broker.memory_network import MemoryNetwork, MemoryStream
+from logstore.slice import LogSlice
+from tests.broker.memory_network import MemoryNetwork
+from tests.broker.raw_client import RawClient
+from tests.simulation.disk_contents import contents
 from tests.simulation.faulty_disk import FaultyDisk
 from wire.env import Env
 from wire.real_env import never
@@ -52,40 +56,53 @@ class InlineWork:
     """Runs work at once in the loop; see `wire.env.Offload`.
 
     Syncs of partitions can be held, as if the disk took its time: `hold_syncs`, then `let_sync`
-    one by one or `let_all_sync`. Those of the metadata go on.
+    one by one or `let_all_sync`. Those of the metadata go on. Reads from the disk can be held too.
     """
 
     def __init__(self) -> None:
         self.sync_count = 0
         """Syncs of partitions that were begun, those that are held included."""
-        self._held: list[trio.Event] | None = None
+        self._held_syncs: deque[trio.Event] | None = None
+        self._held_reads: deque[trio.Event] | None = None
 
     @property
     def held_count(self) -> int:
-        return len(self._held or ())
+        return len(self._held_syncs or ())
 
     def hold_syncs(self) -> None:
-        self._held = []
+        self._held_syncs = deque()
 
     def let_sync(self) -> None:
-        assert self._held, "no sync is held"
-        self._held.pop(0).set()
+        assert self._held_syncs, "no sync is held"
+        self._held_syncs.popleft().set()
 
     def let_all_sync(self) -> None:
-        held, self._held = self._held or [], None
-        for event in held:
+        held, self._held_syncs = self._held_syncs, None
+        for event in held or ():
+            event.set()
+
+    def hold_reads(self) -> None:
+        self._held_reads = deque()
+
+    def let_all_read(self) -> None:
+        held, self._held_reads = self._held_reads, None
+        for event in held or ():
             event.set()
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
         await trio.lowlevel.checkpoint()
-        flush = getattr(work, "__self__", None)
-        if isinstance(flush, Flush) and vars(flush)["_directory"] != METADATA_DIRECTORY:
+        owner = getattr(work, "__self__", None)
+        held = None
+        if isinstance(owner, Flush) and vars(owner)["_directory"] != METADATA_DIRECTORY:
             self.sync_count += 1
-            if self._held is not None:
-                event = trio.Event()
-                self._held.append(event)
-                with trio.CancelScope(shield=True):  # A thread runs to its end.
-                    await event.wait()
+            held = self._held_syncs
+        elif isinstance(owner, LogSlice):
+            held = self._held_reads
+        if held is not None:
+            event = trio.Event()
+            held.append(event)
+            with trio.CancelScope(shield=True):  # A thread runs to its end.
+                await event.wait()
         return work()
 
 
@@ -123,6 +140,11 @@ class World:
     def told(self, name: str) -> list[dict[str, object]]:
         """Return the fields of all events of this name."""
         return [event.fields for event in self.events if event.name == name]
+
+    def segments(self) -> list[tuple[str, bytes]]:
+        """Return the segment files of all partitions with their bytes, by path."""
+        found = contents(self.disk, "topics")
+        return [(path, data) for path, data in found.items() if data and path.endswith(".log")]
 
     def after_crash(self) -> "World":
         """Return what there is when the process has ended: all that was written."""
@@ -165,9 +187,9 @@ class World:
         ) as connection:
             yield connection
 
-    async def stream(self) -> MemoryStream:
+    async def raw_client(self) -> RawClient:
         """Connect and say nothing."""
-        return await self.network.connect(*ADDRESS)
+        return RawClient(await self.network.connect(*ADDRESS))
 
     def _note(self, event: str, **fields: object) -> None:
         self.events.append(Event(event, fields))

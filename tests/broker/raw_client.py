@@ -1,0 +1,88 @@
+"""A client that does only what the test does: byte by byte, and reading only when it is told to."""
+
+from typing import TypeVar, final
+
+import trio
+
+from tests.broker.memory_network import MemoryStream
+from wire import api
+from wire.api import Api
+from wire.connection import ClientConnection, Reply
+from wire.env import BytesLike
+from wire.errors import ConnectionLostError
+from wire.session import HelloReply, HelloRequest
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+
+
+@final
+class RawClient:
+    """One end of a connection, without a task of its own."""
+
+    def __init__(self, stream: MemoryStream) -> None:
+        self.stream = stream
+        self._core = ClientConnection(frame_bytes_max=1 << 28)
+
+    async def introduce(self) -> None:
+        """Exchange hellos."""
+        await self.send(self.request(api.HELLO, HelloRequest("test", "0")))
+        (reply,) = await self.replies(1)
+        assert isinstance(reply.message, HelloReply)
+        self._core.set_offered(reply.message.apis)
+
+    def request(
+        self, asked: Api[RequestType, ReplyType], message: RequestType, *attachment: BytesLike
+    ) -> bytes:
+        """Return the bytes of a request; its reply is expected."""
+        length = sum(map(len, attachment))
+        _, frame = self._core.send_request(asked, message, attachment_length=length)
+        return b"".join((frame, *attachment))
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it, waiting for the broker to take it."""
+        view = memoryview(data)
+        with trio.fail_after(3600):
+            while view:
+                view = view[self.stream.send_nowait([view]) :]
+                if view:
+                    await self.stream.wait_writable()
+
+    def send_nowait(self, data: bytes) -> int:
+        """Send what the broker takes now; return how much that was."""
+        return self.stream.send_nowait([data])
+
+    def replies_nowait(self) -> list[Reply]:
+        """Receive and return the replies that are there."""
+        found: list[Reply] = []
+        while True:
+            buffer = self._core.decoder.get_buffer()
+            count = self.stream.receive_nowait(buffer)
+            if not count:
+                return found
+            self._core.decoder.bytes_received(count)
+            while (reply := self._core.next_reply()) is not None:
+                # A view would end with the next receive.
+                found.append(
+                    Reply(reply.correlation_id, reply.message, memoryview(bytes(reply.attachment)))
+                )
+
+    async def replies(self, count: int) -> list[Reply]:
+        """Receive and return so many replies."""
+        found = self.replies_nowait()
+        with trio.fail_after(3600):
+            while len(found) < count:
+                await self.stream.wait_readable()
+                found += self.replies_nowait()
+        assert len(found) == count
+        return found
+
+    def is_turned_away(self) -> bool:
+        """Return whether the broker has closed the connection; drops what was not received."""
+        buffer = memoryview(bytearray(1 << 16))
+        try:
+            while count := self.stream.receive_nowait(buffer):
+                assert count
+        except ConnectionLostError:
+            return True
+        return count == 0
