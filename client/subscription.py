@@ -17,13 +17,13 @@ import msgspec
 
 from client.backoff import Backoff
 from client.config import ConsumerConfig
-from client.errors import NoPositionError
 from client.fetched_chunk import FetchedChunk
 from client.metadata import TopicPartition
 from client.record import RecordBatch
 from wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
+    NoPositionError,
     RetriableError,
     WireFormatError,
     from_wire,

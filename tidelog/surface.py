@@ -8,7 +8,6 @@ from client.admin import Admin
 from client.client import Client, connect
 from client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from client.consumer import Consumer
-from client.errors import NoPositionError
 from client.metadata import TopicPartition
 from client.producer import Producer, ProducerStatistics
 from client.receipt import RangeReceipt, Receipt
@@ -31,6 +30,7 @@ from wire.errors import (
     InvalidRequestError,
     InvalidTopicError,
     LogOfflineError,
+    NoPositionError,
     NotLeaderError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,

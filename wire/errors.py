@@ -29,6 +29,7 @@ Pure: no clock, no I/O.
     ├── ConnectionLostError               the request may or may not have been executed
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
+    ├── NoPositionError               a consumer was not told where to start
     ├── ConfigError                       start-up settings; the message lists every problem
     └── DataDirectoryError                the data directory is in use, foreign or unreadable
 
@@ -311,6 +312,11 @@ class ConnectError(ConnectionLostError):
 @final
 class DeliveryTimeoutError(TidelogError):
     """A record was not acknowledged in `delivery_timeout`; it may or may not be in the log."""
+
+
+@final
+class NoPositionError(TidelogError):
+    """A consumer was not told where to start in a partition."""
 
 
 @final
