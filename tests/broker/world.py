@@ -46,8 +46,12 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.offset_ms = START_MS
+        self.defect: Exception | None = None
+        """What happens instead of telling the time, for tests of defects."""
 
     def now_ms(self) -> int:
+        if self.defect is not None:
+            raise self.defect
         return self.offset_ms + int(trio.current_time() * 1000)
 
 
