@@ -101,7 +101,12 @@ class LocalMetadata:
             return self._next_producer_id - 1
 
     async def aclose(self) -> None:
-        """Make a start without scanning possible, and close the log."""
+        """Make a start without scanning possible, and close the log.
+
+        Raises:
+            LogOfflineError: The disk failed, now or before.
+        """
+        self._log.require_online()
         self._log.request_checkpoint()
         await self._flush()
         self._log.close()

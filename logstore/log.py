@@ -359,6 +359,8 @@ class PartitionLog:
         if before_offset > self._log_start_offset:
             self._move_start(before_offset)
             self._unflushed.request_checkpoint()
+        elif self._unflushed.is_checkpoint_due:
+            self._unflushed.request_checkpoint()  # There may be room for it now.
 
     def truncate(self, offset: int) -> None:
         """Remove all batches that reach to or above `offset`, durably; blocks.

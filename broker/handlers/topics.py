@@ -138,7 +138,7 @@ class TopicsHandler:
     async def alter(self, request: AlterTopicRequest) -> AlterTopicReply:
         """Change settings of a topic."""
         self._check_batch_limit(request.set_config)
-        command = AlterTopic(request.name, request.set_config, request.reset_config)
+        command = self._alteration(request)
         async with self._changing:
             await self._metadata.submit(command)
             topic = self._metadata.catalog.topic(request.name)
@@ -147,6 +147,17 @@ class TopicsHandler:
                 self._flusher.appended(partition)
         self._env.probe("topic_altered", topic=request.name, config=topic.overrides)
         return AlterTopicReply(effective_settings(topic.overrides))
+
+    def _alteration(self, request: AlterTopicRequest) -> AlterTopic:
+        """Return the command; what is reset becomes what new topics get from this broker."""
+        defaults = self._config.topic_defaults
+        both = request.set_config.keys() & set(request.reset_config)
+        if both:
+            names = ", ".join(sorted(both))
+            raise InvalidConfigError(f"{names} cannot be set and reset at the same time")
+        given = {name: defaults[name] for name in request.reset_config if name in defaults}
+        reset = [name for name in request.reset_config if name not in defaults]
+        return AlterTopic(request.name, {**request.set_config, **given}, reset)
 
     async def delete(self, request: DeleteTopicRequest) -> DeleteTopicReply:
         """Delete a topic and its files."""

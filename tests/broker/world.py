@@ -60,7 +60,8 @@ class InlineWork:
     """Runs work at once in the loop; see `wire.env.Offload`.
 
     Syncs of partitions can be held, as if the disk took its time: `hold_syncs`, then `let_sync`
-    one by one or `let_all_sync`. Those of the metadata go on. Reads from the disk can be held too.
+    one by one or `let_all_sync`. Those of the metadata go on. Reads from the disk can be held too,
+    and all work of any kind.
     """
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class InlineWork:
         """Syncs of partitions that were begun, those that are held included."""
         self._held_syncs: deque[trio.Event] | None = None
         self._held_reads: deque[trio.Event] | None = None
+        self._held: deque[trio.Event] | None = None
 
     @property
     def held_count(self) -> int:
@@ -93,10 +95,22 @@ class InlineWork:
         for event in held or ():
             event.set()
 
+    def hold_work(self) -> None:
+        self._held = deque()
+
+    def let_one(self) -> None:
+        assert self._held, "nothing is held"
+        self._held.popleft().set()
+
+    def let_all(self) -> None:
+        held, self._held = self._held, None
+        for event in held or ():
+            event.set()
+
     async def __call__(self, work: Callable[[], Result]) -> Result:
         await trio.lowlevel.checkpoint()
         owner = getattr(work, "__self__", None)
-        held = None
+        held = self._held
         if isinstance(owner, Flush) and vars(owner)["_directory"] != METADATA_DIRECTORY:
             self.sync_count += 1
             held = self._held_syncs

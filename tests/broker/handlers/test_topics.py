@@ -1,0 +1,584 @@
+"""Tests of creating, describing, altering and deleting topics."""
+
+import errno
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.asking import (
+    Pending,
+    alter_topic,
+    batch_of,
+    create_topic,
+    delete_records,
+    delete_topic,
+    describe,
+    fetch,
+    fetch_all,
+    produce,
+    submit,
+    submit_fetch,
+    submit_produce,
+)
+from tests.broker.world import World, settle
+from wire import api
+from wire.errors import (
+    DiskFullError,
+    InvalidConfigError,
+    InvalidTopicError,
+    LogOfflineError,
+    OffsetOutOfRangeError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
+from wire.rpc import RpcConnection
+from wire.session import MetadataRequest
+from wire.topics import (
+    AlterTopicReply,
+    AlterTopicRequest,
+    CreateTopicReply,
+    CreateTopicRequest,
+    DescribeTopicsRequest,
+)
+
+
+def submit_create(
+    client: RpcConnection,
+    name: str,
+    partitions: int = 1,
+    *,
+    validate_only: bool = False,
+    **config: str,
+) -> Pending[CreateTopicReply]:
+    request = CreateTopicRequest(name, partitions, config, validate_only)
+    return submit(client, api.CREATE_TOPIC, request)
+
+
+async def alter(
+    client: RpcConnection, *, reset: list[str] | None = None, **config: str
+) -> AlterTopicReply:
+    request = AlterTopicRequest("orders", config, reset or [])
+    return await submit(client, api.ALTER_TOPIC, request).reply()
+
+
+async def topic_names(client: RpcConnection) -> list[str]:
+    reply = await client.ask(api.METADATA, MetadataRequest(None))
+    return [topic.name for topic in reply.topics]
+
+
+async def test_a_new_topic_can_be_used_at_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        reply = await submit_create(client, "orders", 3, retention_ms="1h").reply()
+
+        assert len(reply.topic_id) == 16
+        assert reply.partition_count == 3
+        assert reply.config["retention_ms"] == "1h"
+        assert reply.config["durability"] == "fsync"
+        for partition in range(3):
+            await produce(client, reply.topic_id, batch_of(b"a"), partition=partition)
+
+
+async def test_a_topic_is_there_after_a_restart(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, "orders", 2, segment_bytes="8KiB")
+        await produce(client, topic, batch_of(b"a"), partition=1)
+
+    async with world.broker(), world.client() as client:
+        reply = await submit(client, api.DESCRIBE_TOPICS, DescribeTopicsRequest(None)).reply()
+
+        (described,) = reply.topics
+        assert described.topic_id == topic
+        assert described.config["segment_bytes"] == "8KiB"
+        assert described.config_overrides == ["segment_bytes"]
+        assert [each.log_end_offset for each in described.partitions] == [0, 1]
+
+
+async def test_asking_whether_a_topic_could_be_created_creates_nothing(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        reply = await submit_create(client, "orders", 3, validate_only=True).reply()
+
+        assert (reply.topic_id, reply.partition_count) == (b"", 3)
+        assert reply.config["retention_ms"] == "7d"
+        assert await topic_names(client) == []
+        with pytest.raises(InvalidTopicError):
+            await submit_create(client, "or/ders", validate_only=True).reply()
+        await create_topic(client, "orders")
+        with pytest.raises(TopicExistsError):
+            await submit_create(client, "orders", validate_only=True).reply()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "a/b", "../etc", "a b", "ä", "a\n", "a" * 250, "a\x00", "%s", "\ud7ff"],
+)
+async def test_illegal_names_are_refused(name: str, mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        with pytest.raises(InvalidTopicError, match="cannot be the name of a topic"):
+            await create_topic(client, name)
+
+        assert world.disk.list_directory("topics") == []
+
+
+@pytest.mark.parametrize("name", ["a", "...", "a" * 249, "-", "_", "Order.v1_new-2", "." * 200])
+async def test_legal_names_of_every_kind_become_directories(
+    name: str, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, name)
+        await produce(client, topic, batch_of(b"a"))
+
+    async with world.broker(), world.client() as client:
+        assert len(await fetch_all(client, topic)) == 1
+        await delete_topic(client, name)
+
+        assert world.disk.list_directory("topics") == []
+        assert world.told("topic_without_metadata") == []
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 10_001, 1 << 40])
+async def test_partition_counts_that_are_not_possible_are_refused(
+    partitions: int, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        with pytest.raises(InvalidTopicError, match="1 to 10000 are"):
+            await create_topic(client, "orders", partitions)
+
+
+async def test_a_name_is_given_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        first = submit_create(client, "orders")
+        second = submit_create(client, "orders")
+        await first.reply()
+
+        with pytest.raises(TopicExistsError, match="there is a topic 'orders' already"):
+            await second.reply()
+
+
+async def test_unknown_settings_and_bad_values_are_refused_with_what_would_be_right(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        with pytest.raises(InvalidConfigError, match="there is no topic setting 'retention'"):
+            await create_topic(client, "orders", retention="7d")
+        with pytest.raises(InvalidConfigError, match="it must be one of fsync, replicated"):
+            await create_topic(client, "orders", durability="maybe")
+        await create_topic(client)
+        with pytest.raises(InvalidConfigError, match="retention_ms is 'soon', it must be a dur"):
+            await alter(client, retention_ms="soon")
+        with pytest.raises(InvalidConfigError, match="there is no topic setting 'color'"):
+            await alter(client, reset=["color"])
+        with pytest.raises(InvalidConfigError, match="cannot be set and reset at the same time"):
+            await alter(client, reset=["retention_ms"], retention_ms="1d")
+
+
+async def test_batches_must_fit_into_the_frames_of_this_broker(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(frame_bytes_max=4 << 20), world.client() as client:
+        for request in (
+            submit_create(client, "orders", batch_bytes_max="4MiB"),
+            submit_create(client, "orders", batch_bytes_max="4MiB", validate_only=True),
+        ):
+            with pytest.raises(InvalidConfigError, match="this broker's frame_bytes_max allows"):
+                await request.reply()
+        await create_topic(client, batch_bytes_max="3MiB")
+        with pytest.raises(InvalidConfigError, match="this broker's frame_bytes_max allows"):
+            await alter(client, batch_bytes_max="4MiB")
+
+
+async def test_what_is_altered_is_in_force_at_once_and_after_a_restart(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, batch_bytes_max="1KiB")
+        large = batch_of(bytes(5000))
+
+        reply = await alter(client, batch_bytes_max="8KiB")
+
+        assert reply.config["batch_bytes_max"] == "8KiB"
+        await produce(client, topic, large)
+
+    async with world.broker(), world.client() as client:
+        await produce(client, topic, large)
+        reply = await alter(client, reset=["batch_bytes_max"])
+        assert reply.config["batch_bytes_max"] == "1MiB"
+
+
+async def test_a_setting_that_is_reset_becomes_what_the_broker_gives_to_new_topics(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    defaults = {"durability": "replicated", "retention_ms": "1d"}
+    async with world.broker(topic_defaults=defaults), world.client() as client:
+        reply = await submit_create(client, "orders", retention_ms="2d").reply()
+        assert reply.config["durability"] == "replicated"
+        assert reply.config["retention_ms"] == "2d"
+
+        altered = await alter(client, reset=["retention_ms", "segment_ms"], durability="fsync")
+
+        assert altered.config["retention_ms"] == "1d"
+        assert altered.config["segment_ms"] == "7d"
+        assert altered.config["durability"] == "fsync"
+
+
+async def test_deleting_removes_records_and_files(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, partitions=3)
+        await produce(client, topic, batch_of(b"a"))
+
+        await delete_topic(client)
+
+        assert world.disk.list_directory("topics") == []
+        assert not world.disk.exists("deleted")
+        assert await topic_names(client) == []
+        with pytest.raises(UnknownTopicIdError, match="it was deleted, or never was here"):
+            await fetch(client, topic)
+        with pytest.raises(UnknownTopicIdError):
+            await produce(client, topic, batch_of(b"a"))
+        with pytest.raises(UnknownTopicError, match="there is no topic 'orders'; create it"):
+            await delete_topic(client)
+
+
+async def test_a_name_that_is_used_again_has_nothing_of_the_topic_before(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        old = await create_topic(client)
+        await produce(client, old, batch_of(b"old", producer_id=1))
+        await delete_topic(client)
+
+        new = await create_topic(client)
+
+        assert new != old
+        assert await fetch_all(client, new) == []
+        with pytest.raises(UnknownTopicIdError):
+            await produce(client, old, batch_of(b"to the old one"))
+        assert (await produce(client, new, batch_of(b"new", producer_id=1))).base_offset == 0
+
+
+async def test_a_topic_that_is_deleted_while_it_is_synced_is_deleted_after_the_sync(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client, trio.open_nursery() as nursery:
+        topic = await create_topic(client)
+        world.work.hold_syncs()
+        pending = submit_produce(client, topic, batch_of(b"a"))
+        await settle()
+
+        nursery.start_soon(delete_topic, client)
+        await settle()
+        assert pending.is_answered
+        assert world.disk.list_directory("topics") != []
+
+        world.work.let_all_sync()
+        await settle()
+        assert world.disk.list_directory("topics") == []
+    assert world.told("log_offline") == []
+
+
+async def test_a_topic_can_be_deleted_while_its_records_are_read(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a"))
+        world.disk.cold_paths |= {path for path, _ in world.segments()}
+        world.work.hold_reads()
+        reading = submit_fetch(client, [(topic, 0, 0)])
+        await settle()
+
+        await delete_topic(client)
+        world.work.let_all_read()
+
+        assert len((await reading.reply.reply_and_attachment())[1]) > 0
+
+
+async def test_files_that_cannot_be_removed_do_not_keep_a_topic_alive(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+        world.disk.fail("rename", error_number=errno.EACCES)
+
+        await delete_topic(client)
+
+        assert await topic_names(client) == []
+        assert len(world.told("files_left_over")) == 1
+        assert world.disk.list_directory("topics") != []
+    async with world.broker():
+        assert world.disk.list_directory("topics") == []
+
+
+async def test_other_topics_can_be_seen_and_used_while_one_is_created(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        other = await create_topic(client, "other")
+        world.work.hold_work()
+        creating = submit_create(client, "orders", 2)
+        await settle()
+        world.work.let_one()  # The record of the topic, not yet its logs.
+        await settle()
+        assert not creating.is_answered
+
+        reply = await client.ask(api.METADATA, MetadataRequest(None))
+        description = await describe(client)
+
+        assert [topic.name for topic in reply.topics] == ["orders", "other"]
+        leaders = [partition.leader_id for partition in reply.topics[0].partitions]
+        assert leaders == [None, None]
+        assert (description.leader_id, description.status) == (None, "offline")
+        with pytest.raises(UnknownTopicIdError):
+            await fetch(client, reply.topics[0].topic_id)
+        assert (await fetch(client, other)).records == []
+        world.work.let_all()
+        await creating.reply()
+        assert (await describe(client)).leader_id == 1
+
+
+async def test_a_topic_for_which_there_was_no_room_comes_when_there_is(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(maintenance_interval_ms=1000), world.client() as client:
+        await create_topic(client, "other")
+        world.disk.before_call = no_room_for_segments
+
+        with pytest.raises(DiskFullError, match="comes into being when there is room"):
+            await create_topic(client, "orders", 2)
+        await world.pass_time(5)
+        assert (await describe(client)).status == "offline"
+        assert await topic_names(client) == ["orders", "other"]
+
+        world.disk.before_call = None
+        await world.pass_time(1.1)
+        assert (await describe(client)).status == "online"
+        reply = await client.ask(api.METADATA, MetadataRequest(["orders"]))
+        await produce(client, reply.topics[0].topic_id, batch_of(b"a"), partition=1)
+
+
+async def test_creating_again_finishes_what_was_begun(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        world.disk.before_call = no_room_for_segments
+        with pytest.raises(DiskFullError):
+            await create_topic(client, "orders", 2, retention_ms="1d")
+        world.disk.before_call = None
+
+        with pytest.raises(TopicExistsError):
+            await create_topic(client, "orders", 3, retention_ms="1d")
+        topic = await create_topic(client, "orders", 2, retention_ms="1d")
+
+        await produce(client, topic, batch_of(b"a"))
+        with pytest.raises(TopicExistsError):
+            await create_topic(client, "orders", 2, retention_ms="1d")
+
+
+async def test_a_topic_that_was_begun_is_there_after_a_restart(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        world.disk.before_call = no_room_for_segments
+        with pytest.raises(DiskFullError):
+            await create_topic(client, "orders", 2)
+        world.disk.before_call = None
+
+    async with world.broker(), world.client() as client:
+        assert (await describe(client, partition=1)).status == "online"
+
+
+async def test_a_topic_that_was_begun_can_be_altered_and_deleted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        world.disk.before_call = no_room_for_segments
+        with pytest.raises(DiskFullError):
+            await create_topic(client, "orders", 2)
+
+        await alter_topic(client, retention_ms="1d")
+        await delete_topic(client)
+
+        assert await topic_names(client) == []
+        world.disk.before_call = None
+        await create_topic(client)
+
+
+async def test_a_disk_that_fails_while_a_topic_is_made_is_said_to_have_failed(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        other = await create_topic(client, "other")
+        world.disk.before_call = fail_making_segments
+
+        with pytest.raises(LogOfflineError, match="the disk failed while topic 'orders' was made"):
+            await create_topic(client)
+
+        world.disk.before_call = None
+        await produce(client, other, batch_of(b"a"))
+
+
+async def test_without_room_for_its_record_a_topic_is_not_created_at_all(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        world.disk.capacity_bytes = 0
+
+        with pytest.raises(DiskFullError):
+            await create_topic(client)
+
+        assert await topic_names(client) == []
+        world.disk.capacity_bytes = None
+        await create_topic(client)
+
+
+async def test_when_the_metadata_cannot_be_synced_topics_stay_as_they_are_known(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        world.disk.before_call = fail_syncing_metadata
+
+        for _ in range(2):
+            with pytest.raises(LogOfflineError, match="metadata"):
+                await create_topic(client, "other")
+        with pytest.raises(LogOfflineError):
+            await delete_topic(client)
+
+        assert await topic_names(client) == ["orders"]
+        await produce(client, topic, batch_of(b"a"))
+    assert world.told("broker_stopped")[0]["is_clean"] is False
+
+
+async def test_describing_says_how_far_a_partition_reaches(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b", b"c"))
+        await delete_records(client, topic, 1)
+        world.work.hold_syncs()
+        pending = submit_produce(client, topic, batch_of(b"d"))
+        await settle()
+
+        found = await describe(client)
+
+        assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (1, 3, 4)
+        assert found.size_bytes > 0
+        assert (found.leader_id, found.status) == (1, "online")
+        world.work.let_all_sync()
+        await pending.reply()
+
+
+async def test_describing_a_topic_that_is_not_there_is_refused(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+        with pytest.raises(UnknownTopicError, match="there is no topic 'other'"):
+            await submit(
+                client, api.DESCRIBE_TOPICS, DescribeTopicsRequest(["orders", "other"])
+            ).reply()
+
+
+async def test_deleted_records_stay_deleted_after_a_power_cut(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b", b"c"))
+
+        assert await delete_records(client, topic, 2) == 2
+
+    for seed in range(10):
+        after = world.after_power_cut(seed)
+        async with after.broker(), after.client() as client:
+            assert await fetch_all(client, topic) == [(2, b"c")]
+
+
+async def test_all_records_up_to_the_high_watermark_can_be_deleted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b"))
+
+        assert await delete_records(client, topic, None) == 2
+        assert await delete_records(client, topic, 1) == 2  # It never goes back.
+        assert await delete_records(client, topic, -1) == 2
+        with pytest.raises(OffsetOutOfRangeError, match="only offsets below 2 are committed"):
+            await delete_records(client, topic, 3)
+        assert (await produce(client, topic, batch_of(b"c"))).base_offset == 2
+
+
+async def test_deleting_records_is_not_called_durable_without_room_to_say_so(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b"))
+        world.disk.capacity_bytes = 0
+
+        with pytest.raises(DiskFullError, match="a restart may bring them back"):
+            await delete_records(client, topic, 1)
+
+        assert (await describe(client)).log_start_offset == 1
+        world.disk.capacity_bytes = None
+        assert await delete_records(client, topic, 1) == 1
+
+
+async def test_records_of_a_topic_that_is_deleted_meanwhile_are_not_there(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client, trio.open_nursery() as nursery:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b"))
+        world.work.hold_syncs()
+        failures: list[Exception] = []
+
+        async def try_to_delete_records() -> None:
+            try:
+                await delete_records(client, topic, 1)
+            except UnknownTopicIdError as error:
+                failures.append(error)
+
+        nursery.start_soon(try_to_delete_records)
+        await settle()
+        nursery.start_soon(delete_topic, client)
+        await settle()
+        world.work.let_all_sync()
+        await settle()
+
+        assert len(failures) == 1
+
+
+def no_room_for_segments(operation: str, path: str) -> None:
+    """Leave no room for new segments."""
+    if operation == "create" and path.endswith(".log"):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+def fail_making_segments(operation: str, path: str) -> None:
+    """Fail when a segment is made."""
+    if operation == "create" and path.endswith(".log"):
+        raise OSError(errno.EIO, "Input/output error", path)
+
+
+def fail_syncing_metadata(operation: str, path: str) -> None:
+    """Fail when the metadata is synced."""
+    if operation == "sync" and path.startswith("metadata/"):
+        raise OSError(errno.EIO, "Input/output error", path)
