@@ -89,7 +89,8 @@ class Flusher:
         try:
             await self._env.offload(flush.run)
         except OSError as error:
-            self._sync_failed(partition, error)
+            log.fail(f"fsync failed: {error}")
+            partition.note_status(f"fsync failed: {error}")
         else:
             log.end_flush(flush)
             partition.progressed()
@@ -100,12 +101,3 @@ class Flusher:
         if self._ended.statistics().tasks_waiting:
             self._ended.set()
             self._ended = trio.Event()
-
-    def _sync_failed(self, partition: Partition, error: OSError) -> None:
-        self._env.probe(
-            "log_offline",
-            severity="error",
-            directory=partition.log.directory,
-            reason=f"fsync failed: {error}",
-        )
-        partition.disk_failed(f"fsync failed: {error}")

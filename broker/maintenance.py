@@ -83,7 +83,7 @@ class Maintenance:
         removed = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)
         if removed:
             await self._remove(partition, removed)
-        self._report_status(partition)
+        partition.note_status("nothing has failed since")
 
     async def _remove(self, partition: Partition, removed: list[Segment]) -> None:
         log = partition.log
@@ -101,13 +101,6 @@ class Maintenance:
             count=len(removed),
             log_start_offset=log.log_start_offset,
         )
-
-    def _report_status(self, partition: Partition) -> None:
-        status = partition.new_status()
-        if status is not None:
-            self._env.probe(
-                "log_status_changed", directory=partition.log.directory, status=status.value
-            )
 
 
 def _remove_files(segments: list[Segment]) -> None:

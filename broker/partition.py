@@ -11,7 +11,8 @@ from coordinator.topic_config import TopicConfig
 from isr.durability import ack_level
 from isr.leader import PartitionLeader
 from logstore.log import LogStatus, PartitionLog
-from wire.errors import BrokerError, LogOfflineError
+from wire.env import Probe
+from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
 from wire.produce import AckLevel, Acks
 
 
@@ -43,9 +44,10 @@ class Partition:
     """
 
     def __init__(
-        self, topic_id: bytes, number: int, log: PartitionLog, config: TopicConfig
+        self, topic_id: bytes, number: int, log: PartitionLog, config: TopicConfig, probe: Probe
     ) -> None:
-        """Lead the partition whose log is `log`."""
+        """Lead the partition whose log is `log`; tell `probe` of changes of its status."""
+        self._probe = probe
         self.topic_id = topic_id
         self.number = number
         self.log = log
@@ -78,14 +80,6 @@ class Partition:
     def waiter_count(self) -> int:
         """How many batches and fetches wait here."""
         return len(self._data_waiters) + sum(map(len, self._ack_waiters.values()))
-
-    def new_status(self) -> LogStatus | None:
-        """Return the log's status if it is another one than this said before."""
-        status = self.log.status
-        if status is self._known_status:
-            return None
-        self._known_status = status
-        return status
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Let other settings be in force from now on."""
@@ -124,16 +118,41 @@ class Partition:
         if self._data_waiters and leader.high_watermark > before:
             self._wake_fetches()
 
-    def disk_failed(self, reason: str) -> LogOfflineError:
-        """Take the log offline, tell everybody that waits, and return what to tell others."""
+    def damage_found(self, error: CorruptRecordError) -> None:
+        """Take note of damage that a reader came upon."""
+        self.log.note_damage(error)
+        self.note_status(str(error))
+
+    def reading_failed(self, error: OSError) -> LogOfflineError:
+        """Take the log offline, for it cannot be read; return what to tell the reader."""
+        reason = f"reading failed: {error}"
         self.log.fail(reason)
-        self._known_status = self.log.status
-        error = LogOfflineError(
-            f"{self.log.directory} is offline: {reason}; restart the broker once the disk is in"
-            " order"
+        self.note_status(reason)
+        return LogOfflineError(f"{self.log.directory} is offline: {reason}")
+
+    def note_status(self, reason: str) -> None:
+        """Tell the operator, and whoever waits in vain, if the status of the log is another one.
+
+        `reason` is of the last thing that happened to it.
+        """
+        status = self.log.status
+        if status is self._known_status:
+            return
+        self._known_status = status
+        self._probe(
+            "log_status_changed",
+            severity="info" if status is LogStatus.ONLINE else "error",
+            directory=self.log.directory,
+            status=status.value,
+            reason=reason,
         )
-        self.failed(error)
-        return error
+        if status is LogStatus.OFFLINE:
+            self.failed(
+                LogOfflineError(
+                    f"{self.log.directory} is offline: {reason}; restart the broker once the disk"
+                    " is in order"
+                )
+            )
 
     def failed(self, error: BrokerError) -> None:
         """Tell everybody that waits that it is in vain."""

@@ -13,12 +13,7 @@ from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
 from logstore.segment_format import SegmentHeader
 from wire.env import Env
-from wire.errors import (
-    CorruptRecordError,
-    LogOfflineError,
-    UnknownPartitionError,
-    UnknownTopicIdError,
-)
+from wire.errors import UnknownPartitionError, UnknownTopicIdError
 
 
 @final
@@ -117,23 +112,6 @@ class Partitions:
         await self._env.offload(lambda: self._directory.set_aside(topic.name, topic.topic_id))
         await self._env.offload(self._directory.remove_deleted)
 
-    def damage_found(self, partition: Partition, error: CorruptRecordError) -> None:
-        """Take note of damage that a reader came upon."""
-        log = partition.log
-        log.note_damage(error)
-        partition.new_status()
-        self._env.probe(
-            "damage_found", severity="error", directory=log.directory, reason=str(error)
-        )
-
-    def reading_failed(self, partition: Partition, error: OSError) -> LogOfflineError:
-        """Take a partition offline whose files cannot be read; return what to tell the reader."""
-        reason = f"reading failed: {error}"
-        self._env.probe(
-            "log_offline", severity="error", directory=partition.log.directory, reason=reason
-        )
-        return partition.disk_failed(reason)
-
     async def _open(self, topic: Topic, number: int) -> Partition:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
 
@@ -144,7 +122,7 @@ class Partitions:
 
         log, report = await self._env.offload(open_it)
         self._report(topic, number, report)
-        return Partition(topic.topic_id, number, log, topic.config)
+        return Partition(topic.topic_id, number, log, topic.config, self._env.probe)
 
     def _report(self, topic: Topic, number: int, report: RecoveryReport) -> None:
         for damaged in report.damage:

@@ -80,6 +80,8 @@ class FetchWait:
     def _look_again(self, *, is_last: bool) -> None:
         with self._replier:
             found = self._handler.collect(self._request)
+            if self._has_ended:
+                return  # Looking found a broken disk, and woke this very fetch.
             if is_last or self._handler.is_enough(found, self._request):
                 self._end()
                 self._handler.answer(found, self._replier)
@@ -178,6 +180,7 @@ class FetchHandler:
         except BrokerError as error:
             if partition is None:
                 return Found(None, 0, 0, error)
+            partition.note_status(str(error))
             log_start_offset = partition.log.log_start_offset
             return Found(None, partition.high_watermark, log_start_offset, error, partition)
 
@@ -194,14 +197,15 @@ class FetchHandler:
                 item.part = await self._env.offload(part.load)
         except CorruptRecordError as error:
             assert item.partition is not None
-            self._partitions.damage_found(item.partition, error)
+            item.partition.damage_found(error)
             item.part, item.error = None, error
         except OSError as error:
             self._reading_failed(item, error)
 
-    def _reading_failed(self, item: Found, error: OSError) -> None:
+    @staticmethod
+    def _reading_failed(item: Found, error: OSError) -> None:
         assert item.partition is not None
-        item.part, item.error = None, self._partitions.reading_failed(item.partition, error)
+        item.part, item.error = None, item.partition.reading_failed(error)
 
     def _reply(self, found: list[Found], replier: Replier) -> None:
         room_bytes = _COPIED_BYTES_MAX - replier.asking.outbox.pending_bytes

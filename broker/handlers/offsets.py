@@ -11,7 +11,13 @@ from broker.partition import Partition
 from broker.partitions import Partitions
 from logstore.slice import LogSlice
 from wire.env import Env
-from wire.errors import BrokerError, CorruptRecordError, InvalidRequestError, WireFormatError
+from wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    InvalidRequestError,
+    LogOfflineError,
+    WireFormatError,
+)
 from wire.fetch import (
     ListOffsetsReply,
     ListOffsetsRequest,
@@ -58,37 +64,47 @@ class OffsetsHandler:
 
     async def _find_time(self, partition: Partition, timestamp_ms: int) -> PartitionOffset:
         log = partition.log
-        part = log.find_time(timestamp_ms, high_watermark=partition.high_watermark)
+        try:
+            part = log.find_time(timestamp_ms, high_watermark=partition.high_watermark)
+        except LogOfflineError as error:
+            partition.note_status(str(error))
+            raise
         if part is None:
             return PartitionOffset(None)
         log_start_offset = log.log_start_offset
         try:
             async with self._decoding:
                 return await self._env.offload(
-                    lambda: _first_at_or_after(part, timestamp_ms, log_start_offset)
+                    lambda: _load_and_find(part, timestamp_ms, log_start_offset)
                 )
         except CorruptRecordError as error:
-            self._partitions.damage_found(partition, error)
+            partition.damage_found(error)
             raise
         except OSError as error:
-            raise self._partitions.reading_failed(partition, error) from error
+            raise partition.reading_failed(error) from error
 
 
-def _first_at_or_after(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> PartitionOffset:
-    """Return the first record of a batch at or after a time; its header says that it has one."""
+def find_first_at_or_after(
+    header: BatchHeader, data: bytes, timestamp_ms: int, log_start_offset: int
+) -> PartitionOffset:
+    """Return the first record at or after a time in a batch whose header says that it has one."""
+    first = max(log_start_offset - header.base_offset, 0)
+    deltas = _timestamp_deltas(header, data)
+    if deltas is None:
+        return PartitionOffset(header.base_offset + first, header.first_timestamp_ms)
+    highest = list(accumulate(deltas[first:], max))
+    number = first + bisect_left(highest, timestamp_ms - header.first_timestamp_ms)
+    if number == len(deltas):
+        # The header was wrong, or the record it speaks of was deleted: rather too early.
+        number = first
+    return PartitionOffset(header.base_offset + number, header.first_timestamp_ms + deltas[number])
+
+
+def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> PartitionOffset:
     data = part.load().read()
     header = parse_header(data)
     assert header is not None, "checked by load"
-    number = 0
-    deltas = _timestamp_deltas(header, data)
-    if deltas is not None:
-        highest = list(accumulate(deltas, max))
-        number = bisect_left(highest, timestamp_ms - header.first_timestamp_ms)
-        if number == len(deltas):  # The header was wrong.
-            deltas, number = None, 0
-    offset = max(header.base_offset + number, log_start_offset)
-    delta = 0 if deltas is None else deltas[offset - header.base_offset]
-    return PartitionOffset(offset, header.first_timestamp_ms + delta)
+    return find_first_at_or_after(header, data, timestamp_ms, log_start_offset)
 
 
 def _timestamp_deltas(header: BatchHeader, data: bytes) -> Sequence[int] | None:

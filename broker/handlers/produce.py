@@ -13,7 +13,7 @@ from broker.partitions import Partitions
 from broker.replier import Replier
 from broker.waiting import Waiting
 from isr.durability import ack_level
-from logstore.log import Appended, LogStatus
+from logstore.log import Appended
 from wire.env import Env
 from wire.errors import BrokerError, InvalidRequestError, RequestTimedOutError
 from wire.produce import (
@@ -153,7 +153,7 @@ class ProduceHandler:
         except BrokerError as error:
             pending.settle(index, _failed(error))
             if partition is not None:
-                self._report_refused(partition, error)
+                partition.note_status(str(error))
             return
         if not appended.is_duplicate:
             self._flusher.appended(partition)
@@ -177,20 +177,6 @@ class ProduceHandler:
         else:
             pending.expect(index, appended.base_offset, log_start_offset)
             partition.wait_for_ack(acks, appended.next_offset, pending, index)
-
-    def _report_refused(self, partition: Partition, error: BrokerError) -> None:
-        """Tell the operator, once, and those who wait, when it is the disk that refused."""
-        status = partition.new_status()
-        if status is LogStatus.OFFLINE:
-            partition.failed(error)
-        if status in (LogStatus.OFFLINE, LogStatus.READ_ONLY):
-            self._env.probe(
-                "append_refused",
-                severity="error",
-                directory=partition.log.directory,
-                status=status.value,
-                reason=str(error),
-            )
 
 
 def _failed(error: BrokerError) -> PartitionAppended:

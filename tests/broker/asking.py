@@ -257,8 +257,8 @@ async def fetch(
 
 async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) -> list[Record]:
     """Fetch a partition from its first to its last committed record."""
-    first = await submit_list_offset(client, topic_id, OffsetAt.EARLIEST, partition=partition)
-    last = await submit_list_offset(client, topic_id, OffsetAt.LATEST, partition=partition)
+    first = await list_offset(client, topic_id, OffsetAt.EARLIEST, partition=partition)
+    last = await list_offset(client, topic_id, OffsetAt.LATEST, partition=partition)
     assert first.offset is not None
     assert last.offset is not None
     records: list[Record] = []
@@ -271,7 +271,7 @@ async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) 
     return records
 
 
-async def submit_list_offset(
+async def list_offset(
     client: RpcConnection, topic_id: bytes, at: int, at_ms: int = 0, *, partition: int = 0
 ) -> PartitionOffset:
     """Ask for one offset; raise what went wrong."""

@@ -312,7 +312,7 @@ async def test_damaged_records_are_refused_with_where_to_go_on(mock_clock: MockC
         assert len(await fetch_all(client, topic, partition=1)) == 4
         assert (await describe(client, partition=0)).status == "damaged"
         assert (await describe(client, partition=1)).status == "online"
-        assert len(world.told("damage_found")) == 1
+        assert len(world.told("log_status_changed")) == 1
         # It goes on taking records.
         assert (await produce(client, topic, batch_of(b"new"))).base_offset == 4
 
@@ -340,7 +340,7 @@ async def test_a_disk_that_cannot_be_read_is_said_to_be_so_and_harms_no_other_pa
         assert len(results[2].records) == 1
         assert (await describe(client, partition=0)).status == "offline"
         assert (await describe(client, partition=2)).status == "online"
-        assert len(world.told("log_offline")) == 2
+        assert len(world.told("log_status_changed")) == 2
 
 
 async def test_a_disk_that_fails_under_a_long_poll_does_not_end_the_broker(

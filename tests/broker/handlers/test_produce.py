@@ -390,7 +390,7 @@ async def test_when_a_topic_is_deleted_those_who_wait_there_are_told(mock_clock:
         assert result.error.code == ErrorCode.UNKNOWN_TOPIC_ID
         assert broker.statistics().waiting_count == 0
         world.work.let_all_sync()
-    assert world.told("log_offline") == []  # The sync under way was not disturbed.
+    assert world.told("log_status_changed") == []  # The sync under way was not disturbed.
 
 
 async def test_damage_on_the_way_is_refused_and_may_be_sent_again(mock_clock: MockClock) -> None:
@@ -514,7 +514,7 @@ async def test_on_a_full_disk_partitions_are_read_only_and_come_back_by_themselv
                 await produce(client, topic, batch_of(b"refused"))
         assert (await describe(client)).status == "read-only"
         assert (await fetch(client, topic)).values == [b"before"]
-        assert len(world.told("append_refused")) == 1  # Not once for each batch.
+        assert len(world.told("log_status_changed")) == 1  # Not once for each batch.
 
         world.disk.capacity_bytes = None
         assert (await produce(client, topic, batch_of(b"after"))).base_offset == 1
@@ -542,7 +542,7 @@ async def test_a_sync_that_fails_takes_its_partition_offline_and_no_other(
         assert (await describe(client, partition=1)).status == "online"
         await produce(client, topic, batch_of(b"kept"), partition=1)
         assert (await fetch(client, topic, partition=1)).values == [b"kept"]
-        assert len(world.told("log_offline")) == 1
+        assert len(world.told("log_status_changed")) == 1
         assert broker.statistics().waiter_count == 0
     assert world.told("broker_stopped")[0]["is_clean"] is False
 
