@@ -17,6 +17,7 @@ import trio
 from tests.simulation.scheduler import (
     describe_waiting_tasks,
     has_runnable_tasks,
+    interrupt_waiting_tasks,
     is_waiting_for_idle,
 )
 
@@ -124,9 +125,10 @@ class SimulatedClock(trio.abc.Clock):
                 "every task waits, and nothing is left that could happen:\n"
                 + describe_waiting_tasks()
             )
-            if self.failure is not None:  # Even the end of the run is stuck.
-                raise error
-            self.fail(error)
+            if self.failure is None:
+                self.fail(error)
+            else:  # Even the end of the run is stuck, in spite of its cancellation.
+                interrupt_waiting_tasks(error)
             return False
         self.now = max(self.now, time)
         while self._events and self._events[0][0] <= self.now:

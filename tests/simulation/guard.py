@@ -1,11 +1,12 @@
 """Traps on every way out of a simulation: the real clock, entropy, sockets, files, threads.
 
-Inside of `guarded()`, whoever calls one of them gets an error that names the seam to use instead.
+While they are set, whoever calls one of them gets an error that names the seam to use instead.
 What was imported by name before escapes the traps; the linter forbids that.
 """
 
 import builtins
 import inspect
+import io
 import os
 import random
 import secrets
@@ -13,8 +14,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple, final
 
@@ -61,6 +61,7 @@ _EXITS = (
     _Exit(socket.socket, "__init__", _NETWORK),
     _Exit(socket, "create_connection create_server getaddrinfo gethostname socketpair", _NETWORK),
     _Exit(builtins, "open", _DISK),
+    _Exit(io, "open", _DISK),
     _Exit(threading.Thread, "start", _THREAD),
     _Exit(trio.to_thread, "run_sync", _THREAD),
     _Exit(trio.lowlevel, "start_thread_soon", _THREAD),
@@ -69,31 +70,44 @@ _EXITS = (
 
 _MAY_LEAVE = frozenset(
     {
+        "importlib._bootstrap",  # runs what stands at the top of a module
+        "importlib.metadata",  # finds the version that is installed, the same in every run
         "linecache",  # reads the source, for tracebacks
         "logging",  # stamps what it writes, which no code reads back
-        "tests.simulation.blocking_call",  # has threads, of which one runs at a time
-        "tokenize",
     }
 )
-"""Modules whose calls change nothing that a simulated process could see."""
+"""Modules that may, and whatever they call: nothing comes of it that simulated code could see."""
+
+_OUR_THREADS = "tests.simulation.blocking_call"
 
 
-@contextmanager
-def guarded(on_leak: Callable[[BaseException], None]) -> Generator[None]:
-    """Set the traps while the block runs; `on_leak` is told too, should the error be swallowed."""
-    saved: list[tuple[Any, str, Any]] = []
-    try:
+@final
+class Guard:
+    """The traps of one run, set once trio has started and lifted before it ends."""
+
+    def __init__(self, on_leak: Callable[[BaseException], None]) -> None:
+        """Tell `on_leak` of every leak, should its error be swallowed."""
+        self._on_leak = on_leak
+        self._saved: list[tuple[Any, str, Any]] = []
+
+    def set(self) -> None:
+        """Set the traps."""
         for exit_ in _EXITS:
             for name in exit_.names.split():
                 original = getattr(exit_.owner, name)
-                saved.append((exit_.owner, name, original))
-                setattr(exit_.owner, name, _trap(exit_, name, original, on_leak))
-        saved.append((random.Random, "seed", random.Random.seed))
-        random.Random.seed = _trap_for_unseeded(random.Random.seed, on_leak)  # type: ignore[method-assign]
-        yield
-    finally:
-        for owner, name, original in reversed(saved):
+                self._replace(exit_.owner, name, _trap(exit_, name, original, self._on_leak))
+        original = random.Random.seed
+        self._replace(random.Random, "seed", _trap_for_unseeded(original, self._on_leak))
+
+    def lift(self) -> None:
+        """Put everything back; lifting twice is allowed."""
+        while self._saved:
+            owner, name, original = self._saved.pop()
             setattr(owner, name, original)
+
+    def _replace(self, owner: Any, name: str, trap: Callable[..., Any]) -> None:  # noqa: ANN401
+        self._saved.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, trap)
 
 
 def _trap(
@@ -104,7 +118,7 @@ def _trap(
 
     def trap(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  (stands in for anything)
         caller = _caller(1)
-        if caller.f_globals.get("__name__") in _MAY_LEAVE:
+        if _may_leave(caller):
             return original(*arguments, **options)
         error = _leak(label, exit_.instead, caller)
         on_leak(error)
@@ -133,6 +147,17 @@ def _caller(depth: int) -> FrameType:
         frame = frame.f_back
     assert frame is not None
     return frame
+
+
+def _may_leave(caller: FrameType) -> bool:
+    if caller.f_globals.get("__name__") == _OUR_THREADS:
+        return True
+    frame: FrameType | None = caller
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _MAY_LEAVE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _leak(label: str, instead: str, caller: FrameType) -> RealWorldError:

@@ -7,6 +7,7 @@ never contradict what it said before, to anybody.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import final
 
@@ -104,15 +105,17 @@ async def with_connection(
     """Connect, and call `use` with the connection; again and again, until `use` returns."""
     while True:
         try:
-            async with open_rpc(
-                process.env.network,
-                server.host,
-                server.port,
-                client_name=process.name,
-                client_version="1",
-            ) as connection:
-                await use(connection)
-                return
+            with trio.fail_after(_PATIENCE_S) as patience:
+                async with open_rpc(
+                    process.env.network,
+                    server.host,
+                    server.port,
+                    client_name=process.name,
+                    client_version="1",
+                ) as connection:
+                    patience.deadline = inf
+                    await use(connection)
+                    return
         except (ConnectionLostError, RetriableError, trio.TooSlowError):
             await trio.sleep(_BACKOFF_S)
 

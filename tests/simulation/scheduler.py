@@ -1,8 +1,8 @@
 """The scheduler of trio, made deterministic, watched, and able to hold tasks back.
 
 The only module that uses names of trio which are not public: the switch and the dice of its
-scheduler (which Hypothesis uses too), and its queue of runnable tasks. `test_scheduler.py` fails
-when one of them changes.
+scheduler (which Hypothesis uses too), its queue of runnable tasks, and the way by which it
+interrupts a task that waits. `test_scheduler.py` and `test_clock.py` fail when they change.
 """
 
 # pyright: reportPrivateUsage=false
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import Any, Protocol, final
+from typing import Any, NoReturn, Protocol, final
 
 import trio
 from trio._core import _run
@@ -130,14 +130,32 @@ def is_waiting_for_idle() -> bool:
 
 def describe_waiting_tasks() -> str:
     """Return a line for every task of the run: its name, and where it waits."""
-    root = trio.lowlevel.current_root_task()
     lines: list[str] = []
-    tasks = [] if root is None else [root]
-    for task in tasks:  # It grows while we walk.
-        tasks.extend(child for nursery in task.child_nurseries for child in nursery.child_tasks)
+    for task in _all_tasks():
         frames = [f"{frame.f_code.co_qualname}:{line}" for frame, line in task.iter_await_frames()]
         lines.append(f"  {task.name} in {' > '.join(frames)}")
     return "\n".join(sorted(lines))
+
+
+def interrupt_waiting_tasks(error: BaseException) -> None:
+    """Raise `error` where tasks wait, however well they are shielded."""
+
+    def raise_error() -> NoReturn:
+        raise error
+
+    for task in _all_tasks():
+        is_of_trio = task.name.startswith("<")
+        if task._abort_func is not None and not is_of_trio:
+            task._attempt_abort(raise_error)
+
+
+def _all_tasks() -> list[trio.lowlevel.Task]:
+    root = trio.lowlevel.current_root_task()
+    tasks = [] if root is None else [root]
+    for task in tasks:  # It grows while we walk.
+        for nursery in task.child_nurseries:
+            tasks.extend(sorted(nursery.child_tasks, key=lambda task: task._counter))
+    return tasks
 
 
 def _runnable_tasks() -> deque[trio.lowlevel.Task]:

@@ -7,7 +7,7 @@ import trio
 
 from tests.simulation.blocking_call import Threads
 from tests.simulation.clock import SimulatedClock
-from tests.simulation.guard import guarded
+from tests.simulation.guard import Guard
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
 from tests.simulation.process import BuggifySites, Observer, Surroundings
@@ -87,14 +87,21 @@ class Simulation:
             observers=[],
         )
         scheduler = Scheduler(self.trace, self.clock.count_event)
+        guard = Guard(self.clock.fail)
         try:
             with deterministic_scheduling(self._streams.stream("scheduler")):
                 results = trio.run(
-                    self._live, surroundings, main, clock=self.clock, instruments=[scheduler]
+                    self._live,
+                    surroundings,
+                    main,
+                    guard,
+                    clock=self.clock,
+                    instruments=[scheduler],
                 )
         except BaseException as error:  # noqa: BLE001  (it is raised again)
             raise self.clock.failure or _sole(error) from None
         finally:
+            guard.lift()  # If trio has failed, `_live` has not come to its end.
             threads.close()
         if self.clock.failure is not None:
             raise self.clock.failure
@@ -102,11 +109,15 @@ class Simulation:
         return result
 
     async def _live(
-        self, surroundings: Surroundings, main: Callable[[World], Awaitable[Result]]
+        self,
+        surroundings: Surroundings,
+        main: Callable[[World], Awaitable[Result]],
+        guard: Guard,
     ) -> list[Result]:
         results: list[Result] = []
         life = trio.CancelScope()
-        with guarded(self.clock.fail), self.clock.running(life.cancel), life:
+        guard.set()
+        with self.clock.running(life.cancel), life:
             async with trio.open_nursery() as nursery:
                 world = World(surroundings, nursery)
                 try:
@@ -114,6 +125,7 @@ class Simulation:
                 finally:
                     world.end()
                     nursery.cancel_scope.cancel()
+        guard.lift()
         return results
 
 

@@ -1,0 +1,102 @@
+"""Whoever reaches for the real world from within a simulation is told so."""
+
+import io
+import logging
+import os
+import random
+import secrets
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.simulation.guard import RealWorldError
+from tests.simulation.world import Simulation, World
+
+CALLS: list[tuple[str, Callable[[], object]]] = [
+    ("time.time", lambda: time.time()),  # noqa: PLW0108, TID251  (looked up when it is called)
+    ("time.time_ns", lambda: time.time_ns()),  # noqa: PLW0108
+    ("time.monotonic", lambda: time.monotonic()),  # noqa: PLW0108, TID251
+    ("time.perf_counter", lambda: time.perf_counter()),  # noqa: PLW0108
+    ("time.sleep", lambda: time.sleep(0)),  # noqa: TID251
+    ("os.urandom", lambda: os.urandom(1)),
+    ("os.getpid", lambda: os.getpid()),  # noqa: PLW0108
+    ("os.open", lambda: os.open("/dev/null", os.O_RDONLY)),
+    ("os.fsync", lambda: os.fsync(0)),
+    ("random.random", lambda: random.random()),  # noqa: PLW0108, TID251
+    ("random.choice", lambda: random.choice([1])),  # noqa: TID251
+    (r"random.Random\(\)", lambda: random.Random()),  # noqa: PLW0108
+    ("random._urandom", lambda: random.SystemRandom().random()),
+    ("uuid.uuid4", lambda: uuid.uuid4()),  # noqa: PLW0108
+    ("secrets.token_hex", lambda: secrets.token_hex()),  # noqa: PLW0108
+    ("socket.__init__", lambda: socket.socket()),  # noqa: PLW0108
+    ("socket.getaddrinfo", lambda: socket.getaddrinfo("localhost", 1)),
+    ("builtins.open", lambda: open("/dev/null")),  # noqa: PTH123, SIM115
+    ("io.open", lambda: io.open("/dev/null")),  # noqa: SIM115, UP020
+    ("io.open", lambda: Path("/dev/null").read_text()),
+    ("Thread.start", lambda: threading.Thread(target=id).start()),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), CALLS)
+def test_a_way_out_is_trapped(name: str, call: Callable[[], object]) -> None:
+    async def main(_: World) -> None:
+        call()
+
+    with pytest.raises(RealWorldError, match=rf"\.py:\d+ called .*{name} inside of"):
+        Simulation(1).run(main)
+
+
+def test_a_thread_of_trio_is_trapped() -> None:
+    async def main(_: World) -> None:
+        await trio.to_thread.run_sync(id, None)
+
+    with pytest.raises(RealWorldError, match=r"run_sync inside of .*; run it through env.offload"):
+        Simulation(1).run(main)
+
+
+def test_a_leak_ends_the_run_even_if_its_error_is_swallowed() -> None:
+    async def main(_: World) -> None:
+        with suppress(RealWorldError):
+            time.time()  # noqa: TID251
+        await trio.sleep_forever()
+
+    with pytest.raises(RealWorldError, match=r"time\.time"):
+        Simulation(1).run(main)
+
+
+def test_a_seeded_random_is_no_leak() -> None:
+    async def main(_: World) -> float:
+        return random.Random(1).random()
+
+    assert Simulation(1).run(main) == random.Random(1).random()
+
+
+def test_logs_and_the_installed_version_are_no_leaks(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(_: World) -> str:
+        try:
+            int("to be logged")
+        except ValueError:
+            logging.getLogger("tidelog.test").exception("with a traceback")
+        return version("tidelog")
+
+    assert Simulation(1).run(main) == version("tidelog")
+    assert "to be logged" in caplog.text
+
+
+def test_after_a_run_the_world_is_as_it_was() -> None:
+    before = [time.time, os.open, socket.socket.__init__, random.Random.seed]  # noqa: TID251
+
+    async def main(_: World) -> None:
+        assert time.time is not before[0]  # noqa: TID251
+
+    Simulation(1).run(main)
+
+    assert [time.time, os.open, socket.socket.__init__, random.Random.seed] == before  # noqa: TID251
