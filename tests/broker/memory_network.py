@@ -29,6 +29,7 @@ class _Pipe:
     def __init__(self, capacity_bytes: int) -> None:
         self.data = bytearray()
         self.capacity_bytes = capacity_bytes
+        self.defect: Exception | None = None
         self.has_ended = False
         """Whether the sender has closed its end."""
         self.is_unread = False
@@ -69,8 +70,10 @@ class MemoryStream:
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.Stream`."""
-        self._check(self._incoming)
         pipe = self._incoming
+        self._check(pipe)
+        if pipe.defect is not None:
+            raise pipe.defect
         count = min(len(buffer), len(pipe.data), self.bytes_at_once)
         if count == 0:
             return 0 if pipe.has_ended else None
@@ -110,7 +113,7 @@ class MemoryStream:
         await trio.lowlevel.checkpoint()
         pipe = self._incoming
         self._check(pipe)
-        while not pipe.data and not pipe.has_ended:
+        while not pipe.data and not pipe.has_ended and pipe.defect is None:
             await pipe.wait()
             self._check(pipe)
 
@@ -142,6 +145,11 @@ class MemoryStream:
         """Let so many bytes wait here at most; 0 is a reader that has stopped for good."""
         self._incoming.capacity_bytes = capacity_bytes
         self._incoming.wake()
+
+    def break_peer(self, defect: Exception) -> None:
+        """Let the other end fail to receive, as only a defect can."""
+        self._outgoing.defect = defect
+        self._outgoing.wake()
 
     def _wake(self) -> None:
         self._incoming.wake()

@@ -1,0 +1,156 @@
+"""Tests of hello, metadata, and identities of producers."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, create_topic, delete_topic, produce
+from tests.broker.world import ADDRESS, World, settle
+from wire import api
+from wire.errors import ErrorCode, FencedProducerError, InvalidRequestError
+from wire.produce import InitProducerRequest
+from wire.rpc import RpcConnection
+from wire.session import BrokerAddress, MetadataRequest
+
+
+async def new_producer_id(client: RpcConnection) -> int:
+    reply = await client.ask(api.INIT_PRODUCER, InitProducerRequest())
+    assert reply.producer_epoch == 0
+    return reply.producer_id
+
+
+async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(node_id=7) as broker, world.client() as client:
+        hello = client.hello
+
+        assert hello is not None
+        assert (hello.node_id, hello.cluster_id) == (7, broker.cluster_id)
+        assert (hello.frame_bytes_max, hello.in_flight_requests_max) == (16 << 20, 256)
+        assert {offered.api_key for offered in hello.apis} == set(api.ApiKey)
+
+
+async def test_the_identity_of_the_cluster_survives_restarts(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    seen: set[str] = set()
+    for _ in range(3):
+        async with world.broker() as broker:
+            seen.add(broker.cluster_id)
+
+    assert len(seen) == 1
+
+
+async def test_metadata_says_where_topics_are(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(node_id=7), world.client() as client:
+        topic = await create_topic(client, "orders", 2)
+        await create_topic(client, "another")
+
+        everything = await client.ask(api.METADATA, MetadataRequest(None))
+        some = await client.ask(api.METADATA, MetadataRequest(["nope", "orders"]))
+        nothing = await client.ask(api.METADATA, MetadataRequest([]))
+
+        assert [found.name for found in everything.topics] == ["another", "orders"]
+        assert everything.brokers == [BrokerAddress(7, *ADDRESS)]
+        missing, orders = some.topics
+        assert missing.error is not None
+        assert missing.error.code == ErrorCode.UNKNOWN_TOPIC
+        assert (orders.topic_id, orders.error) == (topic, None)
+        assert [(each.partition, each.leader_id) for each in orders.partitions] == [(0, 7), (1, 7)]
+        assert nothing.topics == []
+
+
+async def test_a_broker_behind_another_address_says_so(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(advertised="public.example:9000"), world.client() as client:
+        reply = await client.ask(api.METADATA, MetadataRequest(None))
+
+        assert reply.brokers == [BrokerAddress(1, "public.example", 9000)]
+
+
+async def test_a_deleted_topic_is_not_in_the_metadata(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+        await delete_topic(client)
+
+        assert (await client.ask(api.METADATA, MetadataRequest(None))).topics == []
+
+
+async def test_no_producer_id_is_given_twice(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    given: list[int] = []
+    for _ in range(3):
+        async with world.broker(), world.client() as client:
+            given += [await new_producer_id(client) for _ in range(3)]
+        async with world.doomed_broker(), world.client() as client:
+            given.append(await new_producer_id(client))
+        world = world.after_power_cut(len(given))
+
+    assert len(set(given)) == len(given) == 12
+    assert min(given) >= 1
+
+
+async def test_many_producers_at_once_get_ids_of_their_own(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(in_flight_requests_max=5000), world.client() as client:
+        pending = [new_producer_id(client) for _ in range(2500)]
+        synced_before = len(world.disk.changes)
+
+        given = [await each for each in pending]
+
+        assert len(set(given)) == 2500
+        # Three blocks of a thousand, not a sync for each.
+        assert len(world.disk.changes) - synced_before < 30
+
+
+async def test_the_next_epoch_of_a_producer_fences_the_one_before(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        producer_id = await new_producer_id(client)
+        await produce(client, topic, batch_of(b"a", producer_id=producer_id))
+
+        reply = await client.ask(api.INIT_PRODUCER, InitProducerRequest(producer_id, 0))
+
+        assert (reply.producer_id, reply.producer_epoch) == (producer_id, 1)
+        await produce(client, topic, batch_of(b"b", producer_id=producer_id, epoch=1))
+        with pytest.raises(FencedProducerError):
+            await produce(client, topic, batch_of(b"c", producer_id=producer_id, sequence=1))
+
+
+async def test_a_producer_at_its_last_epoch_gets_another_id(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        producer_id = await new_producer_id(client)
+
+        reply = await client.ask(api.INIT_PRODUCER, InitProducerRequest(producer_id, (1 << 32) - 1))
+
+        assert reply.producer_epoch == 0
+        assert reply.producer_id != producer_id
+
+
+@pytest.mark.parametrize("producer_id", [1001, 1 << 40, (1 << 63) - 1])
+async def test_an_id_that_was_never_given_has_no_next_epoch(
+    producer_id: int, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await new_producer_id(client)
+
+        with pytest.raises(InvalidRequestError, match=f"producer id {producer_id} was never given"):
+            await client.ask(api.INIT_PRODUCER, InitProducerRequest(producer_id, 0))
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (1, 1 << 32), (1 << 64, 0)])
+async def test_identities_that_cannot_be_are_refused(
+    producer_id: int, epoch: int, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        try:
+            request = client.ask(api.INIT_PRODUCER, InitProducerRequest(producer_id, epoch))
+            with pytest.raises(InvalidRequestError):
+                await request
+        except OverflowError:
+            pass  # It cannot even be sent.
+    await settle()
