@@ -55,7 +55,8 @@ class Connection:
         self._open_count = 0
         self._is_handling = False
         self._has_ended = False
-        self._changed = trio.Event()
+        self._changed: trio.Event | None = None
+        """Made by whoever waits for a change."""
         self._is_reading = False
         self._is_new_frame = False
         self._quiet_since = trio.current_time()
@@ -90,7 +91,7 @@ class Connection:
     async def finish(self) -> None:
         """Wait until every request has its answer and every answer is sent, or the end."""
         while self._open_count and not self._has_ended:
-            await self._changed.wait()
+            await self._wait_changed()
         await self.outbox.wait_below(0)
 
     def tidy(self, *, now: float) -> None:
@@ -182,7 +183,7 @@ class Connection:
 
     async def _wait_for_room(self) -> None:
         while self._open_count >= self._config.in_flight_requests_max and not self._has_ended:
-            await self._changed.wait()
+            await self._wait_changed()
         await self.outbox.wait_below(self._config.reply_bytes_max)
         if self._has_ended:
             raise ConnectionLostError("the connection was given up")
@@ -227,7 +228,12 @@ class Connection:
             "connection_refused", severity="warning", peer=self._stream.peer, reason=reason
         )
 
-    def _tell_changed(self) -> None:
-        if self._changed.statistics().tasks_waiting:
-            self._changed.set()
+    async def _wait_changed(self) -> None:
+        if self._changed is None:
             self._changed = trio.Event()
+        await self._changed.wait()
+
+    def _tell_changed(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None

@@ -46,7 +46,8 @@ class Outbox:
         self._is_blocked = False
         self._is_broken = False
         self._blocked = trio.Event()
-        self._progress = trio.Event()
+        self._progress: trio.Event | None = None
+        """Made by whoever waits for progress."""
 
     @property
     def pending_bytes(self) -> int:
@@ -87,6 +88,8 @@ class Outbox:
     async def wait_below(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` are pending, or the connection is lost."""
         while self._pending_bytes > limit_bytes and not self._is_broken:
+            if self._progress is None:
+                self._progress = trio.Event()
             await self._progress.wait()
 
     def close(self) -> None:
@@ -94,7 +97,7 @@ class Outbox:
         self._is_broken = True
         self._queue.clear()
         self._pending_bytes = 0
-        self._progress.set()
+        self._tell_progress()
         self._blocked.set()  # `run` ends.
         self._stream.close()
 
@@ -112,9 +115,12 @@ class Outbox:
                 break
             self._pending_bytes -= sent
             self._drop(sent)
-        if self._progress.statistics().tasks_waiting:
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        if self._progress is not None:
             self._progress.set()
-            self._progress = trio.Event()
+            self._progress = None
 
     def _leading_buffers(self) -> list[memoryview]:
         buffers: list[memoryview] = []

@@ -73,6 +73,8 @@ FLAG_LOG_APPEND_TIME = 0x0010
 FLAG_TRANSACTIONAL = 0x0020
 FLAG_CONTROL = 0x0040
 _KNOWN_FLAGS = 0x007F
+_KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
+_UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
 """Set by brokers only, and by none today."""
 
@@ -316,7 +318,7 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
     count = header.record_count
     if header.format_version != FORMAT_VERSION:
         return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
-    if header.flags & ~_KNOWN_FLAGS or header.codec not in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
+    if header.flags & ~_KNOWN_FLAGS or header.codec not in _KNOWN_CODECS:
         return f"batch flags {header.flags:#06x} are not known to this broker"
     if header.flags & _BROKER_FLAGS:
         return f"batch flags {header.flags:#06x} are for brokers to set, not for producers"
@@ -325,7 +327,7 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
     # A record takes at least the byte of a nil value.
     if count > header.uncompressed_length:
         return f"{count} records cannot fit into {header.uncompressed_length} bytes"
-    if header.codec == Codec.NONE and header.uncompressed_length != header.payload_length:
+    if header.codec == _UNCOMPRESSED and header.uncompressed_length != header.payload_length:
         return "an uncompressed payload cannot have two lengths"
     if not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_END_MS:
         return f"timestamps run from {header.first_timestamp_ms} to {header.max_timestamp_ms}"
