@@ -70,12 +70,21 @@ class Maintenance:
             await trio.sleep(self._config.maintenance_interval_ms / 1000)
             await self._make_missing_logs()
             for partition in self._partitions.all():
-                await self._look_after(partition)
+                try:
+                    await self._look_after(partition)
+                except OSError as error:
+                    self._env.probe(
+                        "maintenance_failed",
+                        severity="error",
+                        directory=partition.log.directory,
+                        reason=str(error),
+                    )
 
     async def _look_after(self, partition: Partition) -> None:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
+        log.look_for_room()
         log.roll_if_old(now_ms=now_ms)
         log.expire_producers(now_ms=now_ms)
         if log.segment_count != segments_before:
@@ -83,7 +92,7 @@ class Maintenance:
         removed = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)
         if removed:
             await self._remove(partition, removed)
-        partition.note_status("nothing has failed since")
+        partition.note_status("seen by maintenance")
 
     async def _remove(self, partition: Partition, removed: list[Segment]) -> None:
         log = partition.log

@@ -151,7 +151,7 @@ SETTINGS: Final = {
             "retention_bytes",
             _or_unlimited(_bounded(parse_size_bytes, low=0)),
             _UNLIMITED,
-            "Delete the oldest segments of a partition while it is larger than this.",
+            "Delete the oldest segments of a partition as long as at least this much stays.",
         ),
         Setting(
             "retention_ms",

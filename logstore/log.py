@@ -5,6 +5,7 @@ blocking part of making them durable, which a shell runs elsewhere. `logstore.re
 log; `logstore.segments` knows where things are.
 """
 
+from contextlib import suppress
 from enum import Enum
 from typing import NoReturn, final
 
@@ -307,6 +308,16 @@ class PartitionLog:
             except OSError as error:
                 if error.errno not in DISK_FULL_ERRNOS:
                     self.fail(f"rolling a segment failed: {error}")
+
+    def look_for_room(self) -> None:
+        """Take appends again if the disk ran full and has room now.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self._is_disk_full:
+            with suppress(DiskFullError):
+                self._require_room(self.config.batch_bytes_max)
 
     def expire_producers(self, *, now_ms: int) -> None:
         """Forget producers that were silent for `producer_expiry_ms`."""

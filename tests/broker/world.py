@@ -107,6 +107,13 @@ class InlineWork:
         for event in held or ():
             event.set()
 
+    def set_held_aside(self) -> trio.Event:
+        """Hold nothing more, but what is held; return what lets it go on."""
+        held, self._held = self._held, None
+        assert held is not None
+        (event,) = held
+        return event
+
     async def __call__(self, work: Callable[[], Result]) -> Result:
         await trio.lowlevel.checkpoint()
         owner = getattr(work, "__self__", None)

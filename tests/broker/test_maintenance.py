@@ -1,0 +1,233 @@
+"""Tests of what a broker does from time to time, on a clock that the test moves."""
+
+import errno
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import (
+    alter_topic,
+    batch_of,
+    create_topic,
+    delete_topic,
+    describe,
+    fetch,
+    fetch_all,
+    list_offset,
+    produce,
+    submit_produce,
+)
+from tests.broker.world import START_MS, World, settle
+from wire.errors import DiskFullError
+from wire.fetch import OffsetAt
+
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+
+
+async def test_old_records_are_deleted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, retention_ms="1h")
+        await produce(client, topic, batch_of(b"old"))
+        await world.pass_time(HOUR_S / 2)
+        now_ms = world.clock.now_ms()
+        await produce(client, topic, batch_of(b"newer", at_ms=now_ms))
+        assert len(await fetch_all(client, topic)) == 2
+
+        await world.pass_time(HOUR_S / 2 + 10)  # The segment is rolled, so that it can go.
+        await world.pass_time(HOUR_S / 2 + 10)
+
+        assert await fetch_all(client, topic) == []
+        assert (await list_offset(client, topic, OffsetAt.EARLIEST)).offset == 2
+        assert (await produce(client, topic, batch_of(b"new"))).base_offset == 2
+        deleted = world.told("segments_deleted")
+        assert sum(int(str(event["count"])) for event in deleted) == 1
+        assert len(world.segments()) == 1
+
+
+async def test_records_beyond_the_size_are_deleted_the_oldest_first(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="9KiB")
+        for number in range(10):
+            await produce(client, topic, batch_of(b"%d" % number * 2000))
+
+        await world.pass_time(6)
+
+        found = await describe(client)
+        assert 9 << 10 <= found.size_bytes < 13 << 10  # Whole segments only, never below.
+        kept = [record.offset for record in await fetch_all(client, topic)]
+        assert kept == list(range(found.log_start_offset, 10))
+        assert 0 < found.log_start_offset < 9
+
+
+async def test_without_limits_nothing_is_deleted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, retention_ms="unlimited", segment_ms="1h")
+        await produce(client, topic, batch_of(b"a"))
+
+        for _ in range(3):
+            await world.pass_time(1000 * DAY_S)
+
+        assert len(await fetch_all(client, topic)) == 1
+        assert len(world.segments()) == 2  # It was rolled all the same.
+
+
+async def test_a_record_from_the_future_does_not_keep_its_segment_for_ever(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, retention_ms="1h")
+        await produce(client, topic, batch_of(b"a", at_ms=START_MS * 2))
+
+        for _ in range(3):
+            await world.pass_time(HOUR_S)
+
+        assert await fetch_all(client, topic) == []
+
+
+async def test_retention_does_not_reach_what_is_not_committed(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="0")
+        await produce(client, topic, batch_of(b"a"))
+        world.work.hold_syncs()
+        for _ in range(3):
+            submit_produce(client, topic, batch_of(bytes(3000)))
+        await world.pass_time(6)
+
+        found = await describe(client)
+        assert found.log_start_offset <= found.high_watermark == 1
+        assert found.log_end_offset == 4
+        world.work.let_all_sync()
+
+
+async def test_segments_that_cannot_be_removed_are_read_no_more_and_end_nothing(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="5KiB")
+        for _ in range(4):
+            await produce(client, topic, batch_of(bytes(3000)))
+        world.disk.fail("remove", error_number=errno.EACCES, count=1)
+
+        await world.pass_time(6)
+        await world.pass_time(6)
+
+        assert len(world.told("files_left_over")) == 1
+        start = (await describe(client)).log_start_offset
+        assert start > 0
+        await produce(client, topic, batch_of(b"a"))
+    async with world.broker(), world.client() as client:
+        assert (await describe(client)).log_start_offset >= start
+        assert (await describe(client)).status == "online"
+
+
+async def test_a_full_disk_keeps_segments_from_rolling_and_nothing_else(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_ms="1h")
+        await produce(client, topic, batch_of(b"a"))
+        world.disk.capacity_bytes = 0
+
+        await world.pass_time(2 * HOUR_S)
+
+        assert (await fetch(client, topic)).values == [b"a"]
+        assert len(world.segments()) == 1
+        world.disk.capacity_bytes = None
+        await world.pass_time(6)
+        assert len(world.segments()) == 2
+
+
+async def test_a_topic_may_be_deleted_while_its_segments_are_removed(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="5KiB")
+        for _ in range(4):
+            await produce(client, topic, batch_of(bytes(3000)))
+        world.work.hold_work()
+        await world.pass_time(6)  # The removal begins and is held.
+        held = world.work.set_held_aside()
+
+        await delete_topic(client)
+        held.set()
+        await world.pass_time(6)
+
+        assert world.disk.list_directory("topics") == []
+
+
+async def test_records_in_memory_are_synced_in_the_background(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(flush_interval_ms=1000), world.client() as client:
+        topic = await create_topic(client, durability="replicated")
+        await produce(client, topic, batch_of(b"a"))
+        assert world.work.sync_count == 0
+
+        await world.pass_time(1.1)
+
+        assert world.work.sync_count == 1
+        await world.pass_time(10)
+        assert world.work.sync_count == 1  # There is nothing more to sync.
+
+
+async def test_a_lazy_sync_is_one_sync_however_much_comes_meanwhile(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(flush_interval_ms=1000), world.client() as client:
+        topic = await create_topic(client, durability="replicated")
+        await produce(client, topic, batch_of(b"a"))
+        world.work.hold_syncs()
+        await world.pass_time(1.1)
+        assert world.work.held_count == 1
+        await produce(client, topic, batch_of(b"b"))
+
+        world.work.let_sync()
+        await settle()
+
+        assert world.work.held_count == 0
+        await world.pass_time(1.1)
+        assert world.work.held_count == 1
+        world.work.let_all_sync()
+
+
+async def test_raising_durability_syncs_what_was_only_in_memory(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker(), world.client() as client:
+        topic = await create_topic(client, durability="replicated")
+        await produce(client, topic, batch_of(b"a"))
+
+        await alter_topic(client, durability="fsync")
+        await settle()
+
+    for seed in range(5):
+        after = world.after_power_cut(seed)
+        async with after.broker(), after.client() as client:
+            assert len(await fetch_all(client, topic)) == 1
+
+
+async def test_a_partition_whose_disk_has_room_again_is_said_to_be_online(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        world.disk.capacity_bytes = 0
+        with pytest.raises(DiskFullError):
+            await produce(client, topic, batch_of(b"a"))
+        assert (await describe(client)).status == "read-only"
+        world.disk.capacity_bytes = None
+
+        await world.pass_time(6)
+
+        assert (await describe(client)).status == "online"
+        statuses = [event["status"] for event in world.told("log_status_changed")]
+        assert statuses == ["read-only", "online"]
