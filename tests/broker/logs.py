@@ -1,0 +1,37 @@
+"""One partition on a disk in memory, for tests of what is built on it."""
+
+from coordinator.topic_config import TopicConfig, topic_config
+from logstore.file_cache import FileCache
+from logstore.log import PartitionLog
+from logstore.recovery import open_log
+from logstore.segment_format import SegmentHeader
+from tests.broker.asking import batch_of
+from tests.simulation.faulty_disk import FaultyDisk
+from wire.record_batch import check_produced
+
+TOPIC_ID = b"t" * 16
+
+
+def open_partition_log(disk: FaultyDisk, config: TopicConfig) -> PartitionLog:
+    """Open an empty log."""
+    owner = SegmentHeader(TOPIC_ID, 0, 0)
+    return open_log("0", owner, FileCache(disk), config.log, now_ms=0)[0]
+
+
+def config_of(durability: str) -> TopicConfig:
+    """Return the settings of a topic with this durability."""
+    return topic_config({"durability": durability})
+
+
+def append(log: PartitionLog, *values: bytes) -> int:
+    """Append a batch and return the offset after it."""
+    batch = memoryview(batch_of(*values))
+    return log.append(batch, check_produced(batch), leader_epoch=0, now_ms=0).next_offset
+
+
+def flush(log: PartitionLog) -> None:
+    """Make all of it durable."""
+    work = log.begin_flush()
+    assert work is not None
+    work.run()
+    log.end_flush(work)

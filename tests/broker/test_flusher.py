@@ -1,0 +1,160 @@
+"""Tests of group commit."""
+
+import errno
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.flusher import Flusher
+from broker.partition import Partition
+from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
+from tests.broker.world import World, settle
+from wire.errors import LogOfflineError
+
+
+@asynccontextmanager
+async def flusher_in(world: World) -> AsyncGenerator[Flusher]:
+    async with trio.open_nursery() as nursery:
+        yield Flusher(world.env, nursery)
+
+
+def new_partition(world: World, durability: str = "fsync") -> Partition:
+    config = config_of(durability)
+    log = open_partition_log(world.disk, config)
+    return Partition(TOPIC_ID, 0, log, config, world.env.probe)
+
+
+async def test_what_was_appended_becomes_durable(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    async with flusher_in(world) as flusher:
+        end = append(partition.log, b"a")
+        flusher.appended(partition)
+        assert partition.log.durable_end_offset == 0
+
+        await flusher.wait_idle()
+
+        assert partition.log.durable_end_offset == partition.high_watermark == end
+
+
+async def test_one_sync_of_a_partition_runs_at_a_time(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    world.work.hold_syncs()
+    async with flusher_in(world) as flusher:
+        for _ in range(5):
+            append(partition.log, b"a")
+            flusher.appended(partition)
+            await settle()
+            assert world.work.held_count == 1
+
+        world.work.let_all_sync()
+        await flusher.wait_idle()
+
+    assert world.work.sync_count == 2
+    assert partition.log.durable_end_offset == 5
+
+
+async def test_whoever_wants_it_now_gets_a_sync_that_began_after_asking(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world, "replicated")
+    world.work.hold_syncs()
+    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+        append(partition.log, b"a")
+        flusher.request(partition)
+        await settle()
+        append(partition.log, b"b")
+        seen: list[int] = []
+
+        async def flush_and_look() -> None:
+            await flusher.flush_now(partition)
+            seen.append(partition.log.durable_end_offset)
+
+        nursery.start_soon(flush_and_look)
+        await settle()
+        world.work.let_sync()
+        await settle()
+        assert seen == []
+        world.work.let_all_sync()
+        await settle()
+
+        assert seen == [2]
+
+
+async def test_there_is_nothing_to_wait_for_when_all_is_durable(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    async with flusher_in(world) as flusher:
+        append(partition.log, b"a")
+        await flusher.flush_now(partition)
+        count = world.work.sync_count
+
+        await flusher.flush_now(partition)
+
+        assert world.work.sync_count == count
+
+
+async def test_whoever_wants_it_now_is_told_that_the_disk_failed(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    async with flusher_in(world) as flusher:
+        append(partition.log, b"a")
+        world.disk.fail("sync", error_number=errno.EIO)
+
+        for _ in range(2):  # It is never tried again.
+            with pytest.raises(LogOfflineError, match="fsync failed"):
+                await flusher.flush_now(partition)
+
+    assert [event["status"] for event in world.told("log_status_changed")] == ["offline"]
+    assert partition.log.durable_end_offset == 0
+
+
+async def test_forgetting_waits_for_the_sync_under_way_and_no_other_follows(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    world.work.hold_syncs()
+    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+        append(partition.log, b"a")
+        flusher.appended(partition)
+        await settle()
+        append(partition.log, b"b")
+        flusher.appended(partition)
+        partition.log.close()
+        is_forgotten = trio.Event()
+
+        async def forget() -> None:
+            await flusher.forget(partition)
+            is_forgotten.set()
+
+        nursery.start_soon(forget)
+        await settle()
+        assert not is_forgotten.is_set()
+        world.work.let_sync()
+        await settle()
+
+        assert is_forgotten.is_set()
+        assert world.work.sync_count == 1
+        world.work.let_all_sync()
+
+
+async def test_a_lazy_partition_that_is_forgotten_is_not_synced_later(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world, "replicated")
+    async with flusher_in(world) as flusher:
+        append(partition.log, b"a")
+        flusher.appended(partition)
+        await flusher.forget(partition)
+
+        flusher.flush_lazy()
+        await flusher.wait_idle()
+
+    assert world.work.sync_count == 0
