@@ -144,8 +144,7 @@ def interrupt_waiting_tasks(error: BaseException) -> None:
         raise error
 
     for task in _all_tasks():
-        is_of_trio = task.name.startswith("<")
-        if task._abort_func is not None and not is_of_trio:
+        if task._abort_func is not None:
             task._attempt_abort(raise_error)
 
 
@@ -155,7 +154,7 @@ def _all_tasks() -> list[trio.lowlevel.Task]:
     for task in tasks:  # It grows while we walk.
         for nursery in task.child_nurseries:
             tasks.extend(sorted(nursery.child_tasks, key=lambda task: task._counter))
-    return tasks
+    return [task for task in tasks if not task.name.startswith("<")]
 
 
 def _runnable_tasks() -> deque[trio.lowlevel.Task]:

@@ -113,7 +113,10 @@ def test_a_task_that_never_waits_ends_the_run() -> None:
 
 def test_what_an_event_raises_ends_the_run() -> None:
     async def main(world: World) -> None:
-        world.clock.call_later(1.0, lambda: {}["nothing"])
+        def fail() -> None:
+            raise KeyError("nothing")
+
+        world.clock.call_later(1.0, fail)
         await trio.sleep_forever()
 
     with pytest.raises(KeyError, match="nothing"):
