@@ -10,7 +10,6 @@ from bench.figures import Row, Settings, Spread, ratios
 from bench.machine import ServerProcess, bare_process, broker_process
 from bench.raw import RECORD_BYTES, RawConnection, connect_bare, make_batch, pump
 from wire import api
-from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
 from wire.produce import Acks, InitProducerRequest, PartitionBatch, ProduceRequest
 from wire.record_batch import restamp_producer
 
@@ -67,9 +66,7 @@ def _to_broker(broker: RawConnection, server: ServerProcess, count: int) -> tupl
     producer_id = broker.ask(api.INIT_PRODUCER, InitProducerRequest()).producer_id
     batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id)
     rate = _rate(broker.sock, batches, count, server)
-    latest = PartitionOffsetAt(topic_id, 0, OffsetAt.LATEST)
-    (end,) = broker.ask(api.LIST_OFFSETS, ListOffsetsRequest([latest])).offsets
-    assert end.offset == count * _RECORDS_IN_BATCH, f"{end} instead of all records"
+    broker.check_end_offset(topic_id, count * _RECORDS_IN_BATCH)
     broker.delete_topic("produce")
     return rate
 

@@ -1,6 +1,8 @@
 """How many records a second one process gets acknowledged through the client library."""
 
+import os
 from collections.abc import Awaitable, Callable
+from math import inf
 from pathlib import Path
 from time import perf_counter
 
@@ -10,7 +12,7 @@ import tidelog
 from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread
 from bench.machine import bare_process, broker_process
-from bench.raw import Address, connect_bare, make_values, pump
+from bench.raw import RECORD_BYTES, Address, connect_bare, make_values, pump
 from wire import api
 from wire.produce import Acks, PartitionBatch, ProduceRequest
 from wire.record_batch import Columns, encode_batch
@@ -24,6 +26,7 @@ _SHARE_GOAL = 0.5
 _SEND_MANY_GOAL = 2
 """Times the goal of `send_nowait`."""
 _REPLY_HEADER_BYTES = 10
+_SYNC_BYTES = 1 << 20
 _TOPIC = "producer"
 
 _Send = Callable[[tidelog.Producer, list[bytes]], Awaitable[None]]
@@ -64,6 +67,21 @@ async def _acknowledged_rate(
     return len(values) / elapsed
 
 
+def _disk_rate(path: Path, total_bytes: int) -> float:
+    """Return how many records a second the disk takes, without brokers and connections."""
+    chunk = bytes(_SYNC_BYTES)
+    count = total_bytes // _SYNC_BYTES
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    began = perf_counter()
+    for number in range(count):
+        os.pwrite(descriptor, chunk, number * _SYNC_BYTES)
+        os.fdatasync(descriptor)
+    elapsed = perf_counter() - began
+    os.close(descriptor)
+    path.unlink()
+    return count * _SYNC_BYTES / RECORD_BYTES / elapsed
+
+
 def _packed_rate(address: Address, values: list[bytes], path: Path) -> float:
     """Return records a second when they are only packed into batches and sent."""
 
@@ -98,6 +116,7 @@ def run(settings: Settings) -> list[Row]:
     """Pack and send alone, then each way of sending under each durability, in turn."""
     values = make_values(settings.choose(2_000_000, 500_000))
     packed: list[float] = []
+    disk: list[float] = []
     rates: dict[tuple[str, str], list[float]] = {}
     with (
         broker_process(settings.directory / "data") as broker_server,
@@ -106,21 +125,32 @@ def run(settings: Settings) -> list[Row]:
         for number in range(settings.choose(8, 3)):
             path = settings.directory / "bare"
             packed_rate = _packed_rate(bare_server.address, values, path)
+            disk_rate = _disk_rate(path, len(values) * RECORD_BYTES)
             if number:  # The first one warms up.
                 packed.append(packed_rate)
+                disk.append(disk_rate)
             for durability in ("fsync", "replicated"):
                 for name, send in (("send_nowait", _send_nowait), ("send_many", _send_many)):
                     address = broker_server.address
                     rate = trio.run(_acknowledged_rate, address, values, durability, send)
                     if number:
                         rates.setdefault((name, durability), []).append(rate)
-    goal = min(_NOWAIT_GOAL, _SHARE_GOAL * Spread.of(packed).median)
-    goals = {"send_nowait": goal, "send_many": _SEND_MANY_GOAL * goal}
+    packed_alone, disk_alone = Spread.of(packed), Spread.of(disk)
+    nowait_goal = min(_NOWAIT_GOAL, _SHARE_GOAL * packed_alone.median)
+    goals = {"send_nowait": nowait_goal, "send_many": _SEND_MANY_GOAL * nowait_goal}
+    # Nobody can acknowledge more than the disk takes.
+    disk_goals = {"fsync": _SHARE_GOAL * disk_alone.median, "replicated": inf}
     rows = [
-        _row(f"`{name}`, acks all, `{durability}`", Spread.of(measured), goals[name])
+        _row(
+            f"`{name}`, acks all, `{durability}`",
+            Spread.of(measured),
+            min(goals[name], disk_goals[durability]),
+        )
         for (name, durability), measured in rates.items()
     ]
-    return [*rows, Row("producer: packing and sending alone", Spread.of(packed).text())]
+    rows.append(Row("producer: packing and sending alone", packed_alone.text()))
+    what = "producer: the disk alone, as many bytes, 1 MiB a write and fdatasync"
+    return [*rows, Row(what, disk_alone.text())]
 
 
 def _row(what: str, rate: Spread, goal: float) -> Row:

@@ -16,6 +16,7 @@ from wire import api
 from wire.api import Api
 from wire.connection import ClientConnection
 from wire.errors import BrokerError
+from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
 from wire.frame import FrameDecoder, FrameKind
 from wire.record_batch import Columns, encode_batch
 from wire.session import HelloReply, HelloRequest
@@ -73,6 +74,13 @@ class RawConnection:
     def delete_topic(self, name: str) -> None:
         """Delete a topic; its files are gone when this returns."""
         self.ask(api.DELETE_TOPIC, DeleteTopicRequest(name))
+
+    def check_end_offset(self, topic_id: bytes, expected: int) -> None:
+        """Raise when the only partition of a topic does not end at `expected`."""
+        latest = PartitionOffsetAt(topic_id, 0, OffsetAt.LATEST)
+        (end,) = self.ask(api.LIST_OFFSETS, ListOffsetsRequest([latest])).offsets
+        if end.offset != expected:
+            raise RuntimeError(f"the log ends at {end.offset} instead of {expected}: {end.error}")
 
     def close(self) -> None:
         """Close the socket."""
