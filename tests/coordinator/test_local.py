@@ -1,0 +1,189 @@
+"""The metadata of one node: durable when it is said to be, whatever ends the process."""
+
+import errno
+from random import Random
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from coordinator.catalog import (
+    PRODUCER_ID_BLOCK,
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    TakeProducerIds,
+)
+from coordinator.local import METADATA_DIRECTORY, LocalMetadata, open_local_metadata
+from logstore.file_cache import FileCache
+from tests.broker.world import World
+from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
+from wire.errors import DataDirectoryError, LogOfflineError, TopicExistsError
+
+ID = b"0123456789abcdef"
+SEGMENT = f"{METADATA_DIRECTORY}/{0:020d}.log"
+
+
+@pytest.fixture
+def world(autojump_clock: MockClock) -> World:
+    return World(autojump_clock)
+
+
+async def opened(world: World, disk: FaultyDisk | None = None) -> LocalMetadata:
+    return await open_local_metadata(world.env, FileCache(disk or world.disk))
+
+
+def names(metadata: LocalMetadata) -> list[str]:
+    return [topic.name for topic in metadata.catalog.topics]
+
+
+async def test_an_empty_directory_has_no_topics(world: World) -> None:
+    metadata = await opened(world)
+
+    assert names(metadata) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_was_submitted_survives_a_power_cut(world: World, seed: int) -> None:
+    metadata = await opened(world)
+    await metadata.submit(CreateTopic("orders", ID, 3, {"retention_ms": "1h"}))
+    await metadata.submit(AlterTopic("orders", {"segment_ms": "2h"}, []))
+
+    restarted = await opened(world, world.disk.power_cut(Random(seed)))
+
+    assert restarted.catalog.topics == metadata.catalog.topics
+
+
+async def test_a_refused_command_writes_nothing(world: World) -> None:
+    metadata = await opened(world)
+    await metadata.submit(CreateTopic("orders", ID, 3, {}))
+    changes = len(world.disk.changes)
+
+    with pytest.raises(TopicExistsError):
+        await metadata.submit(CreateTopic("orders", b"x" * 16, 3, {}))
+
+    assert len(world.disk.changes) == changes
+
+
+async def test_a_cancelled_command_is_carried_out_or_not_but_agrees_with_the_log(
+    world: World,
+) -> None:
+    metadata = await opened(world)
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await metadata.submit(CreateTopic("orders", ID, 3, {}))
+
+    restarted = await opened(world, world.disk.kill())
+    assert names(restarted) == names(metadata)
+
+
+async def test_deleted_ids_are_remembered_over_a_clean_stop(world: World) -> None:
+    metadata = await opened(world)
+    await metadata.submit(CreateTopic("orders", ID, 3, {}))
+    await metadata.submit(DeleteTopic("orders"))
+    await metadata.aclose()
+
+    restarted = await opened(world)
+
+    assert restarted.catalog.was_deleted(ID)
+    assert names(restarted) == []
+
+
+async def test_a_producer_id_is_never_given_twice_over_crashes(world: World) -> None:
+    given: list[int] = []
+    disk = world.disk
+    for seed in range(4):
+        metadata = await opened(world, disk)
+        given += [await metadata.take_producer_id() for _ in range(3)]
+        disk = disk.power_cut(Random(seed))
+
+    assert len(set(given)) == len(given)
+    assert min(given) >= 1
+
+
+async def test_a_block_of_producer_ids_is_one_write(world: World) -> None:
+    metadata = await opened(world)
+    await metadata.take_producer_id()
+    changes = len(world.disk.changes)
+
+    given = [await metadata.take_producer_id() for _ in range(PRODUCER_ID_BLOCK - 1)]
+
+    assert len(world.disk.changes) == changes
+    assert given == list(range(2, PRODUCER_ID_BLOCK + 1))
+
+
+async def test_producers_that_ask_together_share_a_block(world: World) -> None:
+    metadata = await opened(world)
+    given: list[int] = []
+
+    async def take() -> None:
+        given.append(await metadata.take_producer_id())
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(take)
+
+    assert sorted(given) == list(range(1, 21))
+    assert metadata.catalog.next_producer_id == 1 + PRODUCER_ID_BLOCK
+
+
+async def test_a_failed_fsync_takes_the_metadata_offline_and_changes_nothing(
+    world: World,
+) -> None:
+    metadata = await opened(world)
+    world.disk.fail("sync", path=SEGMENT, error_number=errno.EIO)
+
+    with pytest.raises(LogOfflineError, match="metadata log is offline"):
+        await metadata.submit(CreateTopic("orders", ID, 3, {}))
+
+    assert names(metadata) == []
+    with pytest.raises(LogOfflineError):
+        await metadata.submit(CreateTopic("more", ID, 3, {}))
+    with pytest.raises(LogOfflineError):
+        await metadata.aclose()
+
+
+async def test_damaged_metadata_is_refused_rather_than_guessed(world: World) -> None:
+    metadata = await opened(world)
+    await metadata.submit(CreateTopic("orders", ID, 3, {}))
+    await metadata.submit(TakeProducerIds())
+    await metadata.aclose()
+    disk = world.disk.kill()
+    disk.flip_bit(SEGMENT, 64 + 100, 3)
+
+    with pytest.raises(DataDirectoryError, match=r"metadata is damaged.*restore it"):
+        await opened(world, disk)
+
+
+async def test_a_crash_at_any_disk_call_leaves_the_old_catalog_or_the_new_one() -> None:
+    """Every call of one submit is tried as the last one."""
+    crash_at = 0
+    while True:
+        world = World(MockClock())
+        metadata = await opened(world)
+        await metadata.submit(CreateTopic("first", ID, 1, {}))
+        calls_left = crash_at
+
+        def crash(operation: str, path: str) -> None:
+            nonlocal calls_left
+            del operation, path
+            if calls_left == 0:
+                raise StaleHandleError
+            calls_left -= 1
+
+        world.disk.before_call = crash
+        try:
+            await metadata.submit(CreateTopic("second", b"x" * 16, 1, {}))
+        except StaleHandleError:
+            is_over = False
+        else:
+            is_over = True
+        for seed in range(4):
+            restarted = await opened(world, world.disk.power_cut(Random(seed)))
+            assert names(restarted) in (["first"], ["first", "second"])
+            assert not is_over or names(restarted) == ["first", "second"]
+        if is_over:
+            break
+        crash_at += 1
+    assert crash_at > 1

@@ -1,0 +1,139 @@
+"""Settings as people write them: what is taken, what is refused, and with which words."""
+
+import pytest
+
+from coordinator.topic_config import (
+    SETTINGS,
+    check_settings,
+    effective_settings,
+    parse_duration_ms,
+    parse_size_bytes,
+    topic_config,
+)
+from isr.durability import Durability
+from logstore.config import LogConfig
+from wire.errors import InvalidConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("250", 250),
+        ("250ms", 250),
+        ("5s", 5_000),
+        ("30min", 1_800_000),
+        ("30m", 1_800_000),
+        ("12h", 43_200_000),
+        ("7d", 604_800_000),
+        (" 7 D ", 604_800_000),
+    ],
+)
+def test_a_duration_may_have_a_unit(text: str, milliseconds: int) -> None:
+    assert parse_duration_ms("retention_ms", text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("4KiB", 4096),
+        ("256MiB", 256 << 20),
+        ("1gib", 1 << 30),
+        ("1GB", 10**9),
+        ("3 kb", 3000),
+    ],
+)
+def test_a_size_may_have_a_binary_or_a_decimal_unit(text: str, size: int) -> None:
+    assert parse_size_bytes("segment_bytes", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "seven days", "-1", "1.5h", "5 parsecs", "h"])
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"retention_ms is .*such as 7d, 12h"):
+        parse_duration_ms("retention_ms", text)
+
+
+@pytest.mark.parametrize("text", ["", "big", "-1", "1.5MiB", "5 parsecs"])
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"segment_bytes is .*such as 256MiB"):
+        parse_size_bytes("segment_bytes", text)
+
+
+def test_the_defaults_are_those_of_a_log() -> None:
+    config = topic_config({})
+
+    assert config.log == LogConfig()
+    assert config.durability is Durability.FSYNC
+    assert config.min_in_sync_replicas == 1
+
+
+def test_every_setting_reaches_the_configuration() -> None:
+    config = topic_config(
+        {
+            "batch_bytes_max": "2MiB",
+            "durability": "replicated",
+            "index_interval_bytes": "8KiB",
+            "min_in_sync_replicas": "1",
+            "retention_bytes": "1GiB",
+            "retention_ms": "unlimited",
+            "segment_bytes": "1MiB",
+            "segment_ms": "1h",
+        }
+    )
+
+    assert config.durability is Durability.REPLICATED
+    assert config.log == LogConfig(
+        batch_bytes_max=2 << 20,
+        index_interval_bytes=8 << 10,
+        retention_bytes=1 << 30,
+        retention_ms=None,
+        segment_bytes=1 << 20,
+        segment_ms=3_600_000,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("batch_bytes_max", "1", "at least 1024"),
+        ("batch_bytes_max", "1GiB", "at most 67108864"),
+        ("durability", "maybe", "one of fsync, replicated"),
+        ("index_interval_bytes", "1", "at least 256"),
+        ("min_in_sync_replicas", "0", "at least 1"),
+        ("min_in_sync_replicas", "two", "must be a number"),
+        ("retention_ms", "10ms", "at least 1000"),
+        ("segment_bytes", "1KiB", "at least 4096"),
+        ("segment_bytes", "4GiB", "at most 2147483648"),
+        ("segment_ms", "0", "at least 1000"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_and_the_range_said(
+    name: str, text: str, wanted: str
+) -> None:
+    with pytest.raises(InvalidConfigError, match=f"{name} is .*{wanted}"):
+        check_settings({name: text})
+
+
+def test_an_unknown_setting_is_refused_and_the_known_ones_listed() -> None:
+    with pytest.raises(InvalidConfigError, match=r"no topic setting 'retention'.*retention_ms"):
+        check_settings({"retention": "7d"})
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(InvalidConfigError, match="index_interval_bytes is 1MiB, it must not be"):
+        check_settings({"index_interval_bytes": "1MiB", "segment_bytes": "4KiB"})
+
+
+def test_settings_in_force_are_the_overrides_over_the_defaults() -> None:
+    settings = effective_settings({"retention_ms": "1h"})
+
+    assert settings == {
+        **{name: setting.default for name, setting in SETTINGS.items()},
+        "retention_ms": "1h",
+    }
+
+
+def test_settings_are_listed_in_order_and_explained() -> None:
+    assert list(SETTINGS) == sorted(SETTINGS)
+    for setting in SETTINGS.values():
+        assert setting.about.endswith(".")
