@@ -59,16 +59,16 @@ class SimulatedClock(trio.abc.Clock):
         """Callbacks run and steps of tasks made so far."""
         self.failure: BaseException | None = None
         """What ended the run, `None` while all is well."""
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._ticket = 0
         self._stop: Callable[[], None] | None = None
 
-    def call_at(self, time: float, callback: Callable[[], None]) -> None:
+    def call_at(self, time: float, callback: Callable[[], object]) -> None:
         """Call `callback` at a time, outside of all tasks; it must not wait."""
         self._ticket += 1
         heapq.heappush(self._events, (time, self._ticket, callback))
 
-    def call_later(self, delay: float, callback: Callable[[], None]) -> None:
+    def call_later(self, delay: float, callback: Callable[[], object]) -> None:
         """Call `callback` after so many seconds, outside of all tasks; it must not wait."""
         self.call_at(self.now + quantised(delay), callback)
 

@@ -1,6 +1,6 @@
 """A first life: one broker, a few clients, and a world that treats them badly for a while.
 
-    python -m tests.simulation.life SEED [--seconds S] [--trace | --steps]
+    python -m tests.simulation.life SEED ... [--seconds S] [--trace | --steps]
 
 A machine loses its power, the process is killed and paused, the disk is slow, stalls, fails to
 sync and runs full, the network loses, splits, resets and partitions. In the end all faults stop,
@@ -257,9 +257,9 @@ def run_life(
 
 
 def main() -> None:
-    """Live one life for whoever asks on the command line."""
-    parser = argparse.ArgumentParser(description="Live one simulated life.")
-    parser.add_argument("seed", type=int)
+    """Live the lives that are asked for on the command line."""
+    parser = argparse.ArgumentParser(description="Live simulated lives.")
+    parser.add_argument("seeds", type=int, nargs="+", metavar="seed")
     parser.add_argument("--seconds", type=float, default=20.0, help="of faults")
     parser.add_argument("--trace", action="store_true", help="show every event")
     parser.add_argument("--steps", action="store_true", help="show every step of a task too")
@@ -268,13 +268,14 @@ def main() -> None:
     def show(line: str) -> None:
         sys.stdout.write(f"{line}\n")
 
-    report = run_life(
-        arguments.seed,
-        arguments.seconds,
-        show=show if arguments.trace or arguments.steps else None,
-        shows_steps=arguments.steps,
-    )
-    show(json.dumps(asdict(report)))
+    for seed in arguments.seeds:
+        report = run_life(
+            seed,
+            arguments.seconds,
+            show=show if arguments.trace or arguments.steps else None,
+            shows_steps=arguments.steps,
+        )
+        show(json.dumps(asdict(report)))
 
 
 if __name__ == "__main__":

@@ -249,6 +249,45 @@ def test_dropping_the_cache_after_a_failed_sync_shows_the_truth() -> None:
     assert file.read_at(0, 100) == b"old\0\0\0\0dirty"
 
 
+def test_a_sync_covers_what_was_written_before_it_began() -> None:
+    disk = FaultyDisk()
+    file = durable(disk, "file", b"")
+    file.write_at(0, [b"before"])
+    disk.before_call = during_the_first("sync", lambda: file.write_at(6, [b"after"]))
+
+    file.sync()
+
+    assert file.read_at(0, 100) == b"beforeafter"
+    assert disk.durable_bytes("file") == b"before"
+    file.sync()
+    assert disk.durable_bytes("file") == b"beforeafter"
+
+
+def test_a_failed_sync_forgets_what_was_written_before_it_began() -> None:
+    disk = FaultyDisk()
+    file = durable(disk, "file", b"")
+    file.write_at(0, [b"before"])
+    disk.before_call = during_the_first("sync", lambda: file.write_at(6, [b"after"]))
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+
+    file.sync()
+
+    assert disk.durable_bytes("file") == b"\0" * 6 + b"after"
+
+
+def during_the_first(operation: str, happening: Callable[[], None]) -> Callable[[str, str], None]:
+    """Return a hook that calls `happening` once, in the midst of an operation."""
+    pending = [happening]
+
+    def hook(begun: str, _: str) -> None:
+        if begun == operation and pending:
+            pending.pop()()
+
+    return hook
+
+
 def test_calls_fail_when_where_and_as_often_as_told() -> None:
     disk = FaultyDisk()
     file, other = written(disk, "file", b"data"), written(disk, "other", b"data")
