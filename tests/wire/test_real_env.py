@@ -47,6 +47,27 @@ def test_an_event_below_the_level_is_not_logged(caplog: pytest.LogCaptureFixture
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("severity", "level"),
+    [
+        ("debug", logging.DEBUG),
+        ("info", logging.INFO),
+        ("warning", logging.WARNING),
+        ("error", logging.ERROR),
+        ("a severity that nobody knows", logging.ERROR),
+    ],
+)
+def test_the_severity_of_an_event_chooses_its_level(
+    severity: str, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="tidelog.event"):
+        log_event("leader lost", severity=severity, partition=3)
+
+    (record,) = caplog.records
+    assert record.levelno == level
+    assert vars(record)["fields"] == {"partition": 3}
+
+
 def test_production_takes_no_rare_branch_on_purpose() -> None:
     assert never("any site") is False
 

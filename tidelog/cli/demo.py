@@ -33,10 +33,10 @@ def demo(as_json: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as data_dir:
         report = trio.run(_run, flights, data_dir)
     if as_json:
-        print_json({**asdict(report), **_rates(report)})
+        print_json(report_as_json(report))
     else:
         click.echo()
-        print_facts(_summary(report))
+        print_facts(report_as_facts(report))
         click.echo()
         click.echo("Nothing that was acknowledged is missing, duplicated or out of order.")
 
@@ -102,15 +102,18 @@ class _Narrator:
         self._console.print(line)
 
 
-def _rates(report: Report) -> dict[str, int]:
+def report_as_json(report: Report) -> dict[str, object]:
+    """Return the report for programs."""
     return {
+        **asdict(report),
         "produced_per_second": round(report.acknowledged / report.produce_seconds),
         "consumed_per_second": round(report.consumed / report.consume_seconds),
     }
 
 
-def _summary(report: Report) -> dict[str, object]:
-    rates = _rates(report)
+def report_as_facts(report: Report) -> dict[str, object]:
+    """Return the report for people."""
+    produce_rate = f"{report.acknowledged / report.produce_seconds:,.0f} records/s"
     return {
         "produced": report.produced,
         "acknowledged": report.acknowledged,
@@ -118,6 +121,6 @@ def _summary(report: Report) -> dict[str, object]:
         "kills": report.kills,
         "under way at the kill": report.under_way_at_kill,
         "recovery": f"{report.recovery_seconds:.2f} s from the kill to the next acknowledgement",
-        "produce rate": f"{rates['produced_per_second']:,} records/s, kill and recovery included",
-        "consume rate": f"{rates['consumed_per_second']:,} records/s",
+        "produce rate": f"{produce_rate}, kill and recovery included",
+        "consume rate": f"{report.consumed / report.consume_seconds:,.0f} records/s",
     }

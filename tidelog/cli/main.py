@@ -23,10 +23,14 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 COMMANDS = {
     "serve": LazyCommand("tidelog.cli.serve", "serve", "Run a broker."),
     "topic": LazyCommand("tidelog.cli.topic", "topic", "Create, inspect, change, delete topics."),
-    "produce": LazyCommand("tidelog.cli.produce", "produce", "Write lines to a topic."),
-    "consume": LazyCommand("tidelog.cli.consume", "consume", "Print the records of a topic."),
+    "produce": LazyCommand(
+        "tidelog.cli.produce", "produce", "Write lines to a topic, each as a record."
+    ),
+    "consume": LazyCommand(
+        "tidelog.cli.consume", "consume", "Print the records of a topic, each on a line."
+    ),
     "config": LazyCommand("tidelog.cli.config", "config", "Show the settings of a broker."),
-    "demo": LazyCommand("tidelog.cli.demo", "demo", "The whole story, on throwaway data."),
+    "demo": LazyCommand("tidelog.cli.demo", "demo", "Show the whole story, on throwaway data."),
 }
 
 tidelog = LazyGroup(
@@ -51,13 +55,13 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], command: click.Command = tidelog) -> int:
     """Run a command and return the exit status."""
     if not __debug__:
         _complain("tidelog keeps its assertions: run it without python -O and PYTHONOPTIMIZE")
         return _FAILURE
     try:
-        status = tidelog.main(list(arguments), prog_name="tidelog", standalone_mode=False)
+        status = command.main(list(arguments), prog_name="tidelog", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as ended:
         # Click ends like this when it finds that nobody reads the output.
@@ -118,6 +122,7 @@ def _complain(message: str) -> None:
 
 def _stop_writing() -> int:
     """Let nothing more be written to standard output, not even at the end of the process."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
     return _BROKEN_PIPE

@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, Unpack, final
 
 import click
 import trio
+from rich.console import Console
 
 from client.config import Compression
 from client.producer import Producer
@@ -121,6 +122,12 @@ def _open_input(file: str | None) -> Generator[int]:
         yield sys.stdin.fileno()
 
 
+def _watched_console() -> Console:
+    """Return where progress is shown; not to somebody who types the records."""
+    is_typing = sys.stdin is not None and sys.stdin.isatty()
+    return Console(stderr=True, force_terminal=False if is_typing else None)
+
+
 async def _produce(topic: str, broker: str, options: _Options, descriptor: int) -> None:
     reading, delivering = trio.CancelScope(), trio.CancelScope()
 
@@ -132,8 +139,12 @@ async def _produce(topic: str, broker: str, options: _Options, descriptor: int) 
     failure: Exception | None = None
     async with on_signal(end) as interruption, open_client(broker) as client:
         producer = client.producer(acks=_ACKS[options["acks"]], compression=options["compression"])
+
+        def acknowledged() -> int:
+            return producer.statistics().acknowledged_record_count
+
         began_at = trio.current_time()
-        async with show_progress(producer):
+        async with show_progress(acknowledged, _watched_console()):
             try:
                 with delivering:
                     async with producer:
@@ -142,7 +153,7 @@ async def _produce(topic: str, broker: str, options: _Options, descriptor: int) 
             except (TidelogError, OSError) as error:
                 failure = error
         seconds = trio.current_time() - began_at
-        acknowledged_count = producer.statistics().acknowledged_record_count
+        acknowledged_count = acknowledged()
     if options["as_json"]:
         print_json(
             {

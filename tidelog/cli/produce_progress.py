@@ -1,25 +1,24 @@
 """How far `tidelog produce` is, for those who watch."""
 
-import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import trio
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from client.producer import Producer
-
 _INTERVAL_S = 0.1
 
 
 @asynccontextmanager
-async def show_progress(producer: Producer) -> AsyncGenerator[None, None]:
-    """Show what was acknowledged while the block runs, where standard error is a terminal.
+async def show_progress(
+    acknowledged_count: Callable[[], int], console: Console
+) -> AsyncGenerator[None, None]:
+    """Show what was acknowledged, and how fast, while the block runs; nothing stays of it.
 
-    Not while somebody types the records, who would be disturbed.
+    Nothing is shown where the console is not a terminal.
     """
-    if not sys.stderr.isatty() or (sys.stdin is not None and sys.stdin.isatty()):
+    if not console.is_terminal:
         yield
         return
     progress = Progress(
@@ -27,7 +26,7 @@ async def show_progress(producer: Producer) -> AsyncGenerator[None, None]:
         TimeElapsedColumn(),
         TextColumn("{task.completed:,.0f} records acknowledged"),
         TextColumn("{task.fields[rate]:,.0f}/s"),
-        console=Console(stderr=True),
+        console=console,
         auto_refresh=False,
         transient=True,
     )
@@ -37,7 +36,7 @@ async def show_progress(producer: Producer) -> AsyncGenerator[None, None]:
         last_count, last_at = 0, trio.current_time()
         while True:
             await trio.sleep(_INTERVAL_S)
-            count, now = producer.statistics().acknowledged_record_count, trio.current_time()
+            count, now = acknowledged_count(), trio.current_time()
             progress.update(task, completed=count, rate=(count - last_count) / (now - last_at))
             progress.refresh()
             last_count, last_at = count, now

@@ -1,13 +1,11 @@
 """Ending a command by a signal: in order at the first one, at once at the second."""
 
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import final
 
 import trio
-
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @final
@@ -28,20 +26,18 @@ class Interruption:
 async def on_signal(end: Callable[[], None]) -> AsyncGenerator[Interruption, None]:
     """Call `end` when a signal asks this process to end; a second one kills it at once."""
     interruption = Interruption()
-    # Who started us may have had one ignored, as shells do for what runs in the background.
-    heeded = [each for each in _ENDING_SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+    heeded = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        heeded.append(signal.SIGINT)  # Shells ignore it for what they run in the background.
 
-    async def listen() -> None:
-        with trio.open_signal_receiver(*heeded) as signals:
-            async for number in signals:
-                interruption.signal = signal.Signals(number)
-                end()
-                break
-            for each in heeded:
-                signal.signal(each, signal.SIG_DFL)
-            await trio.sleep_forever()
+    async def listen(signals: AsyncIterator[int]) -> None:
+        interruption.signal = signal.Signals(await anext(signals))
+        end()
+        for each in heeded:
+            signal.signal(each, signal.SIG_DFL)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(listen)
-        yield interruption
-        nursery.cancel_scope.cancel()
+    with trio.open_signal_receiver(*heeded) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen, signals)
+            yield interruption
+            nursery.cancel_scope.cancel()

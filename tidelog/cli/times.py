@@ -44,14 +44,5 @@ def parse_since_ms(text: str, *, now_ms: int) -> int:
         ) from None
 
 
-def format_time(timestamp_ms: int) -> str:
-    """Return Unix milliseconds as ISO 8601 in UTC; the number when no calendar has that time."""
-    try:
-        moment = _UNIX_EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return str(timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)

@@ -1,0 +1,95 @@
+"""`tidelog consume`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def filled(topic: str, tmp_path: Path, capsys: Printed) -> str:
+    """Return a topic with ten records."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"".join(b"k%d:%d\n" % (n, n) for n in range(10)))
+    assert main.run(["produce", topic, "--file", str(file), "--key-separator", ":"]) == 0
+    capsys.readouterr()
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["--from-beginning"], range(10)),
+        (["--from-beginning", "--max", "3"], range(3)),
+        (["--from-beginning", "--max", "10"], range(10)),
+        (["--partition", "0", "--offset", "7"], range(7, 10)),
+        (["--partition", "0", "--offset", "7", "--max", "2"], range(7, 9)),
+        (["--partition", "0", "--offset", "10"], []),
+        (["--since", "1h"], range(10)),
+        (["--since", "1970-01-01T00:00Z"], range(10)),
+        (["--since", "2999-01-01"], []),
+        ([], []),
+    ],
+)
+def test_it_begins_and_ends_where_it_is_told(
+    words: list[str], values: range | list[int], filled: str, capsys: Printed
+) -> None:
+    status = main.run(["consume", filled, "--until-end", *words])
+
+    said = capsys.readouterr()
+    assert (status, said.err) == (0, "")
+    assert said.out.split() == [str(value) for value in values]
+
+
+def test_keys_are_printed_before_a_separator(filled: str, capsys: Printed) -> None:
+    main.run(["consume", filled, "--from-beginning", "--max", "2", "--key-separator", "->"])
+
+    assert capsys.readouterr().out == "k0->0\nk1->1\n"
+
+
+def test_json_lines_have_keys_and_offsets(filled: str, capsys: Printed) -> None:
+    main.run(["consume", filled, "--from-beginning", "--max", "1", "--format", "json"])
+
+    record = json.loads(capsys.readouterr().out)
+    assert (record["topic"], record["offset"], record["key"]) == (filled, 0, "k0")
+
+
+@pytest.mark.parametrize("words", [[], ["--until-end"]])
+def test_an_offset_behind_the_end_is_an_error(
+    words: list[str], filled: str, capsys: Printed
+) -> None:
+    status = main.run(["consume", filled, "--partition", "0", "--offset", "11", *words])
+
+    said = capsys.readouterr().err
+    assert status == 1
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--offset", "1"], "an offset counts within a partition: add --partition N"),
+        (["--from-beginning", "--since", "1h"], "choose one of --from-beginning, --offset and"),
+        (["--since", "1h", "--offset", "1"], "choose one of --from-beginning, --offset and"),
+        (["--format", "json", "--key-separator", ":"], "--key-separator is for --format raw"),
+        (["--group", "billing"], "consumer groups are not there yet"),
+        (["--since", "yesterday"], "Invalid value for '--since': 'yesterday' is not a time"),
+        (["--max", "0"], "Invalid value for '--max'"),
+    ],
+)
+def test_wrong_use_is_explained(words: list[str], complaint: str, capsys: Printed) -> None:
+    status = main.run(["consume", "orders", *words])
+
+    assert status == 2
+    assert f"\nerror: {complaint}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_topic_that_is_not_there_is_said(capsys: Printed) -> None:
+    assert main.run(["consume", "nope"]) == 1
+    assert capsys.readouterr().err.startswith("error: there is no topic 'nope'")

@@ -1,0 +1,34 @@
+"""What people see of the demonstration; `tests/integration` runs it."""
+
+import json
+
+from tidelog.cli.demo import report_as_facts, report_as_json
+from tidelog.demo.story import Report
+
+REPORT = Report(
+    produced=27_004,
+    acknowledged=27_004,
+    consumed=27_004,
+    kills=1,
+    under_way_at_kill=250,
+    recovery_seconds=0.4321,
+    produce_seconds=0.5,
+    consume_seconds=0.1,
+)
+
+
+def test_programs_get_every_number_and_the_rates() -> None:
+    found = json.loads(json.dumps(report_as_json(REPORT)))
+
+    assert found["under_way_at_kill"] == 250
+    assert found["recovery_seconds"] == 0.4321
+    assert found["produced_per_second"] == 54_008
+    assert found["consumed_per_second"] == 270_040
+
+
+def test_people_get_words_with_them() -> None:
+    facts = report_as_facts(REPORT)
+
+    assert facts["recovery"] == "0.43 s from the kill to the next acknowledgement"
+    assert facts["produce rate"] == "54,008 records/s, kill and recovery included"
+    assert facts["consume rate"] == "270,040 records/s"

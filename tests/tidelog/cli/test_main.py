@@ -1,0 +1,196 @@
+"""What becomes of errors, and what asking for help costs."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+import pytest
+
+from tidelog.cli import main
+from wire.errors import ConfigError, ConnectionLostError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def status_after(error: BaseException) -> int:
+    """Return the exit status of a command that raises an error."""
+
+    @click.command()
+    def broken() -> None:
+        raise error
+
+    return main.run([], broken)
+
+
+def all_commands() -> Iterator[tuple[list[str], click.Command]]:
+    """Yield every command and the words that call it."""
+    for name, lazy in main.COMMANDS.items():
+        command: click.Command = getattr(import_module(lazy.module), lazy.attribute)
+        if isinstance(command, click.Group):
+            yield from (([name, part], command.commands[part]) for part in command.commands)
+        else:
+            yield [name], command
+
+
+COMMANDS = list(all_commands())
+
+
+@pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[" ".join(w) for w, _ in COMMANDS])
+def test_every_command_explains_itself_with_an_example(
+    words: list[str], command: click.Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.name == words[-1]
+
+    status = main.run([*words, "--help"])
+
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert printed.startswith(f"Usage: tidelog {' '.join(words)} ")
+    assert "Example" in printed
+    assert f"tidelog {' '.join(words)}" in printed.partition("Example")[2]
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says_of_itself(name: str) -> None:
+    lazy = main.COMMANDS[name]
+    command: click.Command = getattr(import_module(lazy.module), lazy.attribute)
+
+    assert command.get_short_help_str(limit=100) == lazy.about
+
+
+def test_help_loads_neither_the_client_nor_the_broker_nor_what_they_need() -> None:
+    heavy = "{'trio', 'rich', 'msgspec', 'client.client', 'broker.server', 'wire.errors'}"
+    code = f"""
+import sys, tidelog.cli.main as main
+status = main.run(["--help"])
+print(status, {heavy} & set(sys.modules), file=sys.stderr)
+"""
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert "Commands:\n  serve" in result.stdout
+    assert result.stderr == "0 set()\n"
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tidelog ")
+
+
+def test_without_a_command_the_help_is_shown_as_wrong_use(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = main.run([])
+
+    shown = capsys.readouterr()
+    assert (status, shown.out) == (2, "")
+    assert "Commands:\n" in shown.err
+
+
+def test_an_unknown_command_is_wrong_use_and_the_next_best_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = main.run(["prodcue"])
+
+    assert status == 2
+    assert capsys.readouterr().err == (
+        "Usage: tidelog [OPTIONS] COMMAND [ARGS]...\n"
+        "Try 'tidelog --help' for help.\n"
+        "\n"
+        "error: No such command 'prodcue'. Did you mean 'produce'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConfigError("a is wrong;\nb is wrong"), "error: a is wrong; b is wrong"),
+        (FileNotFoundError(2, "No such file", "/nope"), "error: /nope: No such file"),
+        (OSError("odd"), "error: odd"),
+        (click.ClickException("not now"), "error: not now"),
+        (ExceptionGroup("", [ConnectionLostError("lost")]), "error: lost"),
+        (
+            ExceptionGroup("", [ExceptionGroup("", [ConnectionLostError("lost")])]),
+            "error: lost",
+        ),
+    ],
+)
+def test_what_went_wrong_is_one_line(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = status_after(error)
+
+    assert status == 1
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_notes_of_an_error_are_part_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ConnectionLostError("lost")
+    error.add_note("3 records with it")
+
+    status_after(error)
+
+    assert capsys.readouterr().err == "error: lost; 3 records with it\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyboardInterrupt(),
+        click.Abort(),
+        BaseExceptionGroup("", [ConnectionLostError("lost"), KeyboardInterrupt()]),
+    ],
+)
+def test_an_interruption_is_quiet_and_has_a_status_of_its_own(
+    error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = status_after(error)
+
+    assert status == INTERRUPTED
+    assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(32, "Broken pipe"), ExceptionGroup("", [BrokenPipeError(32, "")])]
+)
+def test_a_reader_that_is_gone_ends_a_command_quietly(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        status = status_after(error)
+        output.write("what is written later goes nowhere")
+
+    assert status == BROKEN_PIPE
+    assert capsys.readouterr().err == ""
+
+
+def test_a_status_that_a_command_chose_is_kept() -> None:
+    assert status_after(click.exceptions.Exit(3)) == 3
+
+
+def test_a_defect_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        status_after(ZeroDivisionError())
+
+
+def test_an_error_that_nobody_can_read_is_still_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str, /) -> int:
+            del text
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+
+    assert status_after(ConfigError("wrong")) == 1

@@ -1,0 +1,56 @@
+"""Options that several commands share."""
+
+import click
+import pytest
+
+from tidelog.cli import main
+from tidelog.cli.options import NameAndValue, examples, server_options
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("retention_ms=1d", ("retention_ms", "1d")),
+        ("a=b=c", ("a", "b=c")),
+        (" a = b ", ("a", "b")),
+        ("a=", ("a", "")),
+    ],
+)
+def test_a_name_and_a_value_are_taken_apart_at_the_first_sign(
+    text: str, pair: tuple[str, str]
+) -> None:
+    assert NameAndValue().convert(text, None, None) == pair
+
+
+@pytest.mark.parametrize("text", ["retention_ms", "=1d", ""])
+def test_what_has_no_name_or_no_sign_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not of the form name=value"):
+        NameAndValue().convert(text, None, None)
+
+
+def test_examples_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    command = click.Command("x", epilog=examples("tidelog x", "tidelog x | wc"))
+
+    main.run(["--help"], command)
+
+    assert capsys.readouterr().out.endswith("\n\n  Examples:\n    tidelog x\n    tidelog x | wc\n")
+
+
+def test_options_of_a_broker_that_are_not_given_are_none() -> None:
+    seen: dict[str, object] = {}
+
+    @click.command()
+    @server_options
+    def command(**options: object) -> None:
+        seen.update(options)
+
+    main.run(["--data-dir", "d", "--node-id", "3"], command)
+
+    assert seen == {
+        "data_dir": "d",
+        "listen": None,
+        "node_id": 3,
+        "config_file": None,
+        "log_format": None,
+        "log_level": None,
+    }

@@ -1,0 +1,110 @@
+"""`tidelog produce`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> str:
+    file = tmp_path / "lines"
+    file.write_bytes(b"a:1\nb:2\nc\n")
+    return str(file)
+
+
+def consumed(topic: str, capsys: Printed) -> list[dict[str, object]]:
+    """Return what is in a topic."""
+    capsys.readouterr()
+    main.run(["consume", topic, "--from-beginning", "--until-end", "--format", "json"])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_each_line_of_a_file_becomes_a_record(topic: str, lines: str, capsys: Printed) -> None:
+    status = main.run(["produce", topic, "--file", lines])
+
+    said = capsys.readouterr()
+    assert (status, said.err) == (0, "")
+    assert said.out.startswith("3 records acknowledged in ")
+    assert [record["value"] for record in consumed(topic, capsys)] == ["a:1", "b:2", "c"]
+
+
+def test_the_summary_can_be_json(topic: str, lines: str, capsys: Printed) -> None:
+    main.run(["produce", topic, "--file", lines, "--json"])
+
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["read"], summary["acknowledged"], summary["error"]) == (3, 3, None)
+    assert summary["seconds"] > 0
+
+
+def test_every_record_gets_the_headers(topic: str, lines: str, capsys: Printed) -> None:
+    main.run(["produce", topic, "--file", lines, "--headers", "host=web-1, empty=,a=b=c"])
+
+    headers = [
+        {"name": "host", "value": "web-1"},
+        {"name": "empty", "value": ""},
+        {"name": "a", "value": "b=c"},
+    ]
+    assert [record["headers"] for record in consumed(topic, capsys)] == [headers] * 3
+
+
+def test_without_acknowledgements_records_are_only_sent(
+    topic: str, lines: str, capsys: Printed
+) -> None:
+    main.run(["produce", topic, "--file", lines, "--acks", "0", "--compression", "lz4"])
+
+    assert capsys.readouterr().out.startswith("3 records sent in ")
+
+
+def test_a_line_without_a_separator_ends_it_and_what_was_before_is_delivered(
+    topic: str, lines: str, capsys: Printed
+) -> None:
+    status = main.run(["produce", topic, "--file", lines, "--key-separator", ":"])
+
+    assert status == 1
+    assert capsys.readouterr().err == (
+        "error: line 3 has no key separator ':'; 2 of 2 records were acknowledged\n"
+    )
+    assert [record["key"] for record in consumed(topic, capsys)] == ["a", "b"]
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_records_that_are_refused_are_counted(lines: str, capsys: Printed) -> None:
+    status = main.run(["produce", "nope", "--file", lines])
+
+    assert status == 1
+    assert capsys.readouterr().err.endswith("; 0 of 3 records were acknowledged\n")
+
+
+def test_a_partition_that_is_not_there_is_said(topic: str, lines: str, capsys: Printed) -> None:
+    status = main.run(["produce", topic, "--file", lines, "--partition", "1"])
+
+    assert status == 1
+    assert capsys.readouterr().err.startswith(f"error: topic '{topic}' has 1 partition")
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_file_that_is_not_there_is_said(capsys: Printed) -> None:
+    status = main.run(["produce", "nope", "--file", "/no/such/file"])
+
+    assert status == 1
+    assert capsys.readouterr().err == "error: /no/such/file: No such file or directory\n"
+
+
+def test_a_file_that_cannot_be_read_is_said(topic: str, tmp_path: Path, capsys: Printed) -> None:
+    status = main.run(["produce", topic, "--file", str(tmp_path)])
+
+    assert status == 1
+    assert capsys.readouterr().err == ("error: Is a directory; 0 of 0 records were acknowledged\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["--headers", "host"], ["--headers", "=x"], ["--key-separator", ""], ["--acks", "2"]]
+)
+def test_wrong_use_is_explained(words: list[str], lines: str, capsys: Printed) -> None:
+    assert main.run(["produce", "orders", "--file", lines, *words]) == 2
+    assert capsys.readouterr().err.startswith("Usage: tidelog produce ")

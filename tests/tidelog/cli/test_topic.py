@@ -1,0 +1,110 @@
+"""`tidelog topic`."""
+
+import json
+
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+
+def test_creating_with_json_says_everything(at_broker: None, capsys: Printed) -> None:
+    del at_broker
+
+    status = main.run(
+        ["topic", "create", "created", "--partitions", "2", "--config", "retention_ms=1d", "--json"]
+    )
+
+    found = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert found["name"] == "created"
+    assert len(found["partitions"]) == 2
+    assert found["config"]["retention_ms"] == "1d"
+    assert found["config_overrides"] == ["retention_ms"]
+
+
+@pytest.mark.usefixtures("at_broker")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["describe", "nope"], "there is no topic 'nope'"),
+        (["delete", "nope", "--yes"], "there is no topic 'nope'"),
+        (["alter", "nope", "--reset", "retention_ms"], "there is no topic 'nope'"),
+        (["create", "a/b"], "'a/b' cannot be the name of a topic"),
+        (["create", "a", "--partitions", "0"], "0 partitions are not possible"),
+        (["create", "a", "--config", "x=1"], "there is no topic setting 'x'"),
+        (["delete-records", "nope", "--partition", "0", "--all"], "there is no topic 'nope'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    status = main.run(["topic", *words])
+
+    said = capsys.readouterr()
+    assert (status, said.out) == (1, "")
+    assert said.err.startswith(f"error: {complaint}")
+    assert said.err.count("\n") == 1
+
+
+def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
+    status = main.run(["topic", "create", topic])
+
+    assert status == 1
+    assert capsys.readouterr().err == f"error: there is a topic '{topic}' already\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["alter", "orders"], "say what to change: --set NAME=VALUE or --reset NAME"),
+        (["delete", "orders"], "nobody can be asked here whether that is meant; say --yes"),
+        (
+            ["delete-records", "orders", "--partition", "0"],
+            "say which records: either --before-offset N or --all",
+        ),
+        (
+            ["delete-records", "orders", "--partition", "0", "--all", "--before-offset", "1"],
+            "say which records: either --before-offset N or --all",
+        ),
+        (["create", "orders", "--config", "retention_ms"], "Invalid value for '--config'"),
+        (["create"], "Missing argument 'NAME'."),
+    ],
+)
+def test_wrong_use_is_explained_before_a_broker_is_asked(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    status = main.run(["topic", *words])
+
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith(f"Usage: tidelog topic {words[0]} ")
+    assert f"\nerror: {complaint}" in said
+
+
+def test_settings_are_altered_and_put_back(topic: str, capsys: Printed) -> None:
+    main.run(["topic", "alter", topic, "--set", "retention_ms=2d", "--set", "segment_bytes=1MiB"])
+    main.run(["topic", "alter", topic, "--reset", "segment_bytes"])
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines.count(["retention_ms", "2d", "topic"]) == 2
+    assert lines.count(["segment_bytes", "1MiB", "topic"]) == 1
+    assert lines.count(["segment_bytes", "256MiB", "default"]) == 1
+
+
+def test_a_list_has_a_line_for_each_topic(topic: str, capsys: Printed) -> None:
+    main.run(["topic", "list"])
+
+    titles, *lines = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "STATUS"]
+    assert [topic, "1", "0", "64", "B", "online"] in [line.split() for line in lines]
+
+
+def test_a_deleted_topic_is_gone(topic: str, capsys: Printed) -> None:
+    main.run(["topic", "delete", topic, "--yes"])
+    main.run(["topic", "delete", topic, "--yes"])
+
+    said = capsys.readouterr()
+    assert said.out == f"deleted topic {topic}\n"
+    assert said.err.startswith(f"error: there is no topic '{topic}'")
