@@ -1,0 +1,1 @@
+"""What must hold of a life, as named classes with exact definitions."""

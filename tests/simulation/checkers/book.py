@@ -1,0 +1,204 @@
+"""The book of a life: what clients did and were told, and what brokers said of themselves.
+
+Every entry goes to every checker at the moment at which it happens, so a life ends at the very
+event that broke a promise. The book knows what is allowed to be forgotten: a topic that is only
+`replicated` may lose its unsynced end with the power, and what was said of that end is void then.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import msgspec
+
+from wire.produce import AckLevel
+
+Place = tuple[int, int]
+"""A partition and an offset."""
+
+_DURABLE_LEVELS = (AckLevel.LEADER_DURABLE, AckLevel.DURABLE)
+
+
+class ViolationError(Exception):
+    """A promise was broken."""
+
+    def __init__(self, checker: str, what: str) -> None:
+        """Name the checker that says so."""
+        super().__init__(f"{checker}: {what}")
+        self.checker = checker
+
+
+class ProducerRules(msgspec.Struct, frozen=True):
+    """What a producer asked for, and so may expect."""
+
+    acks: int
+    is_idempotent: bool
+
+
+class SentRecord(msgspec.Struct, frozen=True):
+    """One record of one producer; its value says who sent it, and is never sent again by others."""
+
+    producer: str
+    partition: int
+    number: int
+    """Grows by one with each record that this producer sends to this partition."""
+    value: bytes
+
+
+class Acknowledged(msgspec.Struct, frozen=True):
+    """A record that its producer was told is kept."""
+
+    record: SentRecord
+    offset: int | None
+    """`None` when the broker did not say it."""
+    level: int
+    """An `AckLevel`, 0 when the offset is `None`."""
+    asked_at: float
+    """When it was sent first, in simulated seconds."""
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """What one fetch brought of one partition."""
+
+    reader: str
+    partition: int
+    fetch_offset: int
+    next_offset: int
+    """Where the reader goes on."""
+    records: Sequence[tuple[int, bytes]]
+    """Offsets and values, the offset asked for or above."""
+    high_watermark: int
+    log_start_offset: int
+    asked_at: float
+
+
+class DamageReported(msgspec.Struct, frozen=True):
+    """Somebody says that stored records are damaged."""
+
+    partition: int
+    offset: int
+    next_offset: int
+    """Exclusive end."""
+
+
+@final
+@dataclass(slots=True)
+class FinalLog:
+    """One partition at the end of a life, as the last reader found it."""
+
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    values: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    damage: list[DamageReported] = field(default_factory=list[DamageReported])
+
+
+class Checker:
+    """One promise. What it is told it checks at once; what it does not care for it ignores."""
+
+    now: Callable[[], float]
+    """Simulated time; set by the book."""
+
+    def fail(self, what: str) -> None:
+        """Say that the promise is broken.
+
+        Raises:
+            ViolationError: Always.
+        """
+        raise ViolationError(type(self).__name__, what)
+
+    def sent(self, record: SentRecord) -> None:
+        """A producer is about to send a record for the first time."""
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """A producer was told that a record is kept."""
+
+    def refused(self, record: SentRecord) -> None:
+        """A producer was told that a record was not appended, and surely never will be."""
+
+    def fetched(self, fetched: Fetched) -> None:
+        """A reader got a reply."""
+
+    def damage_reported(self, damage: DamageReported) -> None:
+        """A broker or a reader found damage."""
+
+    def rotted(self, damage: DamageReported) -> None:
+        """The world damaged these records on the disk."""
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """What lay at or above these offsets, by partition, may be lost, and given again."""
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """The broker said something of itself."""
+
+    def ended(self, logs: Mapping[int, FinalLog]) -> None:
+        """Everything was read for the last time."""
+
+
+@final
+class Book:
+    """Passes entries on to checkers.
+
+    Invariant: no entry speaks of what a crash has made void since it was asked.
+    """
+
+    def __init__(self, checkers: Sequence[Checker], now: Callable[[], float]) -> None:
+        """Begin with an empty book; `now` says the simulated time."""
+        self.checkers = checkers
+        self.now = now
+        for checker in checkers:
+            checker.now = now
+        self.acknowledged_count = 0
+        self.read_count = 0
+        self._forgotten_at = -1.0
+
+    def sent(self, record: SentRecord) -> None:
+        """See `Checker.sent`."""
+        for checker in self.checkers:
+            checker.sent(record)
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker.acknowledged`; an acknowledgement in memory may come too late to count."""
+        self.acknowledged_count += 1
+        if ack.asked_at <= self._forgotten_at and ack.level not in _DURABLE_LEVELS:
+            return
+        for checker in self.checkers:
+            checker.acknowledged(ack)
+
+    def refused(self, record: SentRecord) -> None:
+        """See `Checker.refused`."""
+        for checker in self.checkers:
+            checker.refused(record)
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker.fetched`; a reply from before a loss may be about what is lost."""
+        self.read_count += len(fetched.records)
+        if fetched.asked_at <= self._forgotten_at:
+            return
+        for checker in self.checkers:
+            checker.fetched(fetched)
+
+    def damage_reported(self, damage: DamageReported) -> None:
+        """See `Checker.damage_reported`."""
+        for checker in self.checkers:
+            checker.damage_reported(damage)
+
+    def rotted(self, damage: DamageReported) -> None:
+        """See `Checker.rotted`."""
+        for checker in self.checkers:
+            checker.rotted(damage)
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker.forgotten`."""
+        self._forgotten_at = self.now()
+        for checker in self.checkers:
+            checker.forgotten(ends)
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """See `Checker.probed`."""
+        for checker in self.checkers:
+            checker.probed(event, fields)
+
+    def ended(self, logs: Mapping[int, FinalLog]) -> None:
+        """See `Checker.ended`."""
+        for checker in self.checkers:
+            checker.ended(logs)

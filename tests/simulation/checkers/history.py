@@ -1,0 +1,358 @@
+"""A history of clients, and the fifteen kinds of error that it can show.
+
+In the shape of Jepsen's workload for Kafka: what clients did, with what they were told, is all
+there is; nothing is known of the system. So histories of simulated lives and of real processes
+are checked alike. Offsets are given, so the order of values is known and every check is linear.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from typing import NamedTuple, final
+
+import msgspec
+
+Key = str
+"""A topic and a partition."""
+Value = str
+
+
+class Outcome(Enum):
+    """What a client knows of its operation."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """It surely has not happened, and never will."""
+    UNKNOWN = "unknown"
+
+
+class Send(msgspec.Struct, frozen=True, tag=True):
+    """A value was sent. All values are unique."""
+
+    key: Key
+    value: Value
+    offset: int | None = None
+    """`None` when nobody said it."""
+
+
+class Poll(msgspec.Struct, frozen=True, tag=True):
+    """Values were read: for each key, offsets and values in the order in which they came."""
+
+    values: dict[Key, list[tuple[int, Value]]]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """What one process did at once: a step, or a transaction of several."""
+
+    process: str
+    outcome: Outcome
+    steps: list[Send | Poll]
+    began_at: float = 0.0
+    ended_at: float = 0.0
+    seeks: bool = False
+    """Whether positions were set before it, by a seek or another assignment, so that its polls
+    need not follow on earlier ones."""
+
+
+class Anomaly(Enum):
+    """The kinds of error."""
+
+    LOST_WRITE = "a value that was acknowledged lies below one that was read; nobody read it"
+    UNSEEN = "a value that was acknowledged was not read by the end"
+    INCONSISTENT_OFFSETS = "two values at one offset"
+    DUPLICATE = "one value at two offsets"
+    ABORTED_READ = "G1a: a value was read whose sending has failed"
+    PRECOMMITTED_READ = "a transaction read what it had sent itself"
+    POLL_SKIP = "from one poll of a process to the next, values were left out"
+    NONMONOTONIC_POLL = "from one poll of a process to the next, it went back"
+    INT_POLL_SKIP = "inside of one operation, polls left values out"
+    INT_NONMONOTONIC_POLL = "inside of one operation, polls went back"
+    INT_NONMONOTONIC_SEND = "inside of one operation, sends changed their order"
+    INT_SEND_SKIP = "between two sends of one operation stand values of others"
+    NONMONOTONIC_SEND = "from one operation of a process to the next, sends changed their order"
+    WRITE_CYCLE = "G0: transactions wrote before each other in a circle"
+    READ_CYCLE = "G1c: transactions read from each other in a circle"
+
+
+ALWAYS_ALLOWED = frozenset({Anomaly.INT_SEND_SKIP, Anomaly.WRITE_CYCLE})
+"""Others may write in between, and no order of transactions is promised."""
+ALLOWED_WITH_SUBSCRIBE = frozenset({Anomaly.POLL_SKIP, Anomaly.NONMONOTONIC_POLL})
+"""A rebalance takes partitions away and gives them back."""
+ALLOWED_WITHOUT_IDEMPOTENCE = frozenset(
+    {
+        Anomaly.DUPLICATE,
+        Anomaly.NONMONOTONIC_SEND,
+        Anomaly.INT_NONMONOTONIC_SEND,
+    }
+)
+"""A value that was sent again may stand in two places, and be told of the second."""
+
+
+class _Entry(NamedTuple):
+    offset: int
+    value: Value
+
+
+@final
+@dataclass(slots=True)
+class _KeyFacts:
+    """What all clients together say of one key."""
+
+    values: dict[int, dict[Value, None]] = field(default_factory=dict[int, dict[Value, None]])
+    read_offsets: set[int] = field(default_factory=set[int])
+    order: list[int] = field(default_factory=list[int])
+    """All offsets at which anything is known, in order: gaps are no error."""
+
+    def rank(self, offset: int) -> int:
+        """Return the place of an offset among those that hold something."""
+        return bisect_right(self.order, offset) - 1
+
+
+@final
+class HistoryChecker:
+    """Finds all errors of one history."""
+
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        *,
+        log_starts: Mapping[Key, int] | None = None,
+    ) -> None:
+        """Look at `operations`, in the order of their ends.
+
+        Args:
+            operations: What clients did.
+            log_starts: By key, the offset below which values may have been deleted.
+        """
+        self._operations = operations
+        self._log_starts = log_starts or {}
+        self._keys: dict[Key, _KeyFacts] = defaultdict(_KeyFacts)
+        self._writers: dict[Value, tuple[int, Outcome]] = {}
+        self._read: dict[Value, None] = {}
+        self._found: dict[Anomaly, list[str]] = {}
+        self._collect()
+
+    def check(self) -> dict[Anomaly, list[str]]:
+        """Return what is wrong, with a line for each case."""
+        for key, facts in self._keys.items():
+            self._check_places(key, facts)
+        self._check_writes()
+        self._check_reads()
+        self._check_inside()
+        self._check_between()
+        self._check_cycles()
+        return self._found
+
+    def realtime_lags(self) -> dict[Key, float]:
+        """Return, for each key, for how long at most an acknowledged value had not been read."""
+        acknowledged: dict[tuple[Key, Value], float] = {}
+        lags: dict[Key, float] = defaultdict(float)
+        for operation in self._operations:
+            if operation.outcome is not Outcome.OK:
+                continue
+            for send in _sends(operation):
+                acknowledged[send.key, send.value] = operation.ended_at
+            for key, entry in _polled(operation):
+                at = acknowledged.pop((key, entry.value), None)
+                if at is not None:
+                    lags[key] = max(lags[key], operation.ended_at - at)
+        return dict(lags)
+
+    def _add(self, anomaly: Anomaly, what: str) -> None:
+        self._found.setdefault(anomaly, []).append(what)
+
+    def _collect(self) -> None:
+        for number, operation in enumerate(self._operations):
+            for send in _sends(operation):
+                self._writers[send.value] = (number, operation.outcome)
+                if send.offset is not None and operation.outcome is Outcome.OK:
+                    self._keys[send.key].values.setdefault(send.offset, {})[send.value] = None
+            for key, entry in _polled(operation):
+                facts = self._keys[key]
+                facts.values.setdefault(entry.offset, {})[entry.value] = None
+                facts.read_offsets.add(entry.offset)
+                self._read[entry.value] = None
+        for facts in self._keys.values():
+            facts.order = sorted(facts.values)
+
+    def _check_places(self, key: Key, facts: _KeyFacts) -> None:
+        places: dict[Value, list[int]] = {}
+        for offset in facts.order:
+            values = facts.values[offset]
+            if len(values) > 1:
+                shown = " and ".join(values)
+                self._add(Anomaly.INCONSISTENT_OFFSETS, f"{key} has {shown} at {offset}")
+            for value in values:
+                places.setdefault(value, []).append(offset)
+        for value, offsets in places.items():
+            if len(offsets) > 1:
+                self._add(Anomaly.DUPLICATE, f"{key} has {value} at {offsets}")
+
+    def _check_writes(self) -> None:
+        last_read = {key: max(facts.read_offsets, default=-1) for key, facts in self._keys.items()}
+        for operation in self._operations:
+            if operation.outcome is not Outcome.OK:
+                continue
+            for send in _sends(operation):
+                start = self._log_starts.get(send.key, 0)
+                if send.value in self._read or (send.offset is not None and send.offset < start):
+                    continue
+                place = f"{send.key} {send.value} at {send.offset}"
+                if send.offset is not None and send.offset < last_read.get(send.key, -1):
+                    self._add(Anomaly.LOST_WRITE, place)
+                else:
+                    self._add(Anomaly.UNSEEN, place)
+
+    def _check_reads(self) -> None:
+        for operation in self._operations:
+            own = {send.value for send in _sends(operation)}
+            for key, entry in _polled(operation):
+                _, outcome = self._writers.get(entry.value, (0, None))
+                if outcome is Outcome.FAILED:
+                    self._add(Anomaly.ABORTED_READ, f"{operation.process} read {key} {entry.value}")
+                if entry.value in own:
+                    self._add(
+                        Anomaly.PRECOMMITTED_READ, f"{operation.process} read {key} {entry.value}"
+                    )
+
+    def _check_inside(self) -> None:
+        for operation in self._operations:
+            polled: dict[Key, list[int]] = {}
+            for key, entry in _polled(operation):
+                polled.setdefault(key, []).append(entry.offset)
+            for key, offsets in polled.items():
+                for one, other in pairwise(offsets):
+                    self._compare_polls(
+                        (Anomaly.INT_POLL_SKIP, Anomaly.INT_NONMONOTONIC_POLL),
+                        f"{operation.process} in {key}",
+                        (key, one, other),
+                    )
+            sent: dict[Key, list[int]] = {}
+            if operation.outcome is Outcome.OK:
+                for send in _sends(operation):
+                    if send.offset is not None:
+                        sent.setdefault(send.key, []).append(send.offset)
+            for key, offsets in sent.items():
+                for one, other in pairwise(offsets):
+                    self._compare_sends(operation.process, key, one, other)
+
+    def _compare_polls(
+        self, kinds: tuple[Anomaly, Anomaly], who: str, step: tuple[Key, int, int]
+    ) -> None:
+        skip, back = kinds
+        key, one, other = step
+        facts = self._keys[key]
+        distance = facts.rank(other) - facts.rank(one)
+        is_deleted = other <= self._log_starts.get(key, 0)
+        if other <= one:
+            self._add(back, f"{who}: {one}, then {other}")
+        elif distance > 1 and not is_deleted:
+            self._add(skip, f"{who}: {one}, then {other}")
+
+    def _compare_sends(self, process: str, key: Key, one: int, other: int) -> None:
+        facts = self._keys[key]
+        if other <= one:
+            self._add(
+                Anomaly.INT_NONMONOTONIC_SEND, f"{process} in {key}: at {one}, then at {other}"
+            )
+        elif facts.rank(other) - facts.rank(one) > 1:
+            self._add(Anomaly.INT_SEND_SKIP, f"{process} in {key}: at {one}, then at {other}")
+
+    def _check_between(self) -> None:
+        polled: dict[tuple[str, Key], int] = {}
+        sent: dict[tuple[str, Key], int] = {}
+        for operation in self._operations:
+            process = operation.process
+            if operation.seeks:
+                polled = {place: last for place, last in polled.items() if place[0] != process}
+            first: dict[Key, int] = {}
+            last: dict[Key, int] = {}
+            for key, entry in _polled(operation):
+                first.setdefault(key, entry.offset)
+                last[key] = entry.offset
+            for key, offset in first.items():
+                before = polled.get((process, key))
+                if before is not None:
+                    self._compare_polls(
+                        (Anomaly.POLL_SKIP, Anomaly.NONMONOTONIC_POLL),
+                        f"{process} in {key}",
+                        (key, before, offset),
+                    )
+                polled[process, key] = last[key]
+            if operation.outcome is Outcome.OK:
+                self._check_sent(operation, sent)
+
+    def _check_sent(self, operation: Operation, sent: dict[tuple[str, Key], int]) -> None:
+        process = operation.process
+        first: dict[Key, int] = {}
+        last: dict[Key, int] = {}
+        for send in _sends(operation):
+            if send.offset is not None:
+                first.setdefault(send.key, send.offset)
+                last[send.key] = send.offset
+        for key, offset in first.items():
+            before = sent.get((process, key), -1)
+            if offset <= before:
+                self._add(
+                    Anomaly.NONMONOTONIC_SEND,
+                    f"{process} in {key}: at {before}, then at {offset}",
+                )
+            sent[process, key] = last[key]
+
+    def _check_cycles(self) -> None:
+        writes: dict[int, set[int]] = defaultdict(set)
+        for facts in self._keys.values():
+            for one, other in pairwise(facts.order):
+                for before in facts.values[one]:
+                    for behind in facts.values[other]:
+                        self._add_edge(writes, before, self._writers.get(behind, (-1,))[0])
+        reads: dict[int, set[int]] = defaultdict(set)
+        for number, operation in enumerate(self._operations):
+            for _, entry in _polled(operation):
+                self._add_edge(reads, entry.value, number)
+        self._check_cycle(Anomaly.WRITE_CYCLE, writes)
+        self._check_cycle(Anomaly.READ_CYCLE, reads)
+
+    def _add_edge(self, graph: dict[int, set[int]], value: Value, target: int) -> None:
+        source = self._writers.get(value, (-1,))[0]
+        if -1 not in (source, target) and source != target:
+            graph[target].add(source)
+
+    def _check_cycle(self, anomaly: Anomaly, graph: Mapping[int, Iterable[int]]) -> None:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            cycle: list[int] = error.args[1]
+            self._add(anomaly, " > ".join(f"operation {number}" for number in cycle))
+
+
+def unexpected(
+    found: Mapping[Anomaly, list[str]], *, is_idempotent: bool, uses_subscribe: bool
+) -> dict[Anomaly, list[str]]:
+    """Return those of the errors `found` that are not allowed."""
+    allowed = set(ALWAYS_ALLOWED)
+    if not is_idempotent:
+        allowed |= ALLOWED_WITHOUT_IDEMPOTENCE
+    if uses_subscribe:
+        allowed |= ALLOWED_WITH_SUBSCRIBE
+    return {anomaly: cases for anomaly, cases in found.items() if anomaly not in allowed}
+
+
+def _sends(operation: Operation) -> Iterator[Send]:
+    for step in operation.steps:
+        if isinstance(step, Send):
+            yield step
+
+
+def _polled(operation: Operation) -> Iterator[tuple[Key, _Entry]]:
+    if operation.outcome is not Outcome.OK:
+        return
+    for step in operation.steps:
+        if isinstance(step, Poll):
+            for key, entries in step.values.items():
+                for offset, value in entries:
+                    yield key, _Entry(offset, value)

@@ -1,0 +1,305 @@
+"""What a partition promises to those who write to it and read from it."""
+
+from collections.abc import Mapping
+from typing import final
+
+from tests.simulation.checkers.book import (
+    Acknowledged,
+    Checker,
+    DamageReported,
+    Fetched,
+    FinalLog,
+    Place,
+    ProducerRules,
+    SentRecord,
+)
+
+
+@final
+class StableOffsets(Checker):
+    """One offset, one value: for all readers, for ever, across reboots.
+
+    The map from (partition, offset) to value is a function, over everything that was ever
+    acknowledged there or read there, except what a loss that is allowed has made void.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._values: dict[Place, bytes] = {}
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        if ack.offset is not None:
+            self._note((ack.record.partition, ack.offset), ack.record.value, "acknowledged")
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        for offset, value in fetched.records:
+            self._note((fetched.partition, offset), value, f"read by {fetched.reader}")
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        self._values = {
+            place: value
+            for place, value in self._values.items()
+            if place[1] < ends.get(place[0], place[1] + 1)
+        }
+
+    def _note(self, place: Place, value: bytes, how: str) -> None:
+        known = self._values.setdefault(place, value)
+        if known != value:
+            self.fail(f"{place} was {_short(known)} and is {_short(value)} as {how}")
+
+
+@final
+class NoDuplicates(Checker):
+    """A record stands at one offset at most, if its producer cannot have sent it twice unseen.
+
+    So it is for idempotent producers, and with acks 0, where nothing is ever sent again. An
+    acknowledgement that comes again names the same offset.
+    """
+
+    def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
+        """Know what each producer asked for."""
+        self._rules = rules
+        self._places: dict[bytes, Place] = {}
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        rules = self._rules[ack.record.producer]
+        if ack.offset is not None and rules.is_idempotent:
+            self._note(ack.record.value, (ack.record.partition, ack.offset))
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        for offset, value in fetched.records:
+            rules = self._rules.get(producer_of(value))
+            if rules is not None and (rules.is_idempotent or rules.acks == 0):
+                self._note(value, (fetched.partition, offset))
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        self._places = {
+            value: place
+            for value, place in self._places.items()
+            if place[1] < ends.get(place[0], place[1] + 1)
+        }
+
+    def _note(self, value: bytes, place: Place) -> None:
+        known = self._places.setdefault(value, place)
+        if known != place:
+            self.fail(f"{_short(value)} is at {known} and at {place}")
+
+
+@final
+class NothingPhantom(Checker):
+    """What is read was sent, to this partition, and its producer was not told that it failed."""
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._sent: dict[bytes, SentRecord] = {}
+        self._refused: set[bytes] = set()
+        self._read: set[bytes] = set()
+
+    def sent(self, record: SentRecord) -> None:
+        """See `Checker`."""
+        assert record.value not in self._sent, "values are unique"
+        self._sent[record.value] = record
+
+    def refused(self, record: SentRecord) -> None:
+        """See `Checker`."""
+        if record.value in self._read:
+            self.fail(f"{_short(record.value)} was read, and then said to have failed")
+        self._refused.add(record.value)
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        for offset, value in fetched.records:
+            place = (fetched.partition, offset)
+            record = self._sent.get(value)
+            if record is None:
+                self.fail(f"{_short(value)} at {place} was never sent")
+            elif record.partition != fetched.partition:
+                self.fail(f"{_short(value)} at {place} was sent to partition {record.partition}")
+            elif value in self._refused:
+                self.fail(f"{_short(value)} at {place} was said to have failed")
+            self._read.add(value)
+
+
+@final
+class AcknowledgedStays(Checker):
+    """What was acknowledged with an offset is there at the end, exactly there.
+
+    Excused are records below the log start, those that the world damaged, and those that were
+    in memory only when a crash came that may take them.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._acknowledged: dict[Place, bytes] = {}
+        self._rotted: list[DamageReported] = []
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        if ack.offset is not None:
+            self._acknowledged[ack.record.partition, ack.offset] = ack.record.value
+
+    def rotted(self, damage: DamageReported) -> None:
+        """See `Checker`."""
+        self._rotted.append(damage)
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        self._acknowledged = {
+            place: value
+            for place, value in self._acknowledged.items()
+            if place[1] < ends.get(place[0], place[1] + 1)
+        }
+
+    def ended(self, logs: Mapping[int, FinalLog]) -> None:
+        """See `Checker`."""
+        lost = [
+            (place, value)
+            for place, value in self._acknowledged.items()
+            if place[1] >= logs[place[0]].log_start_offset
+            and logs[place[0]].values.get(place[1]) != value
+            and not any(_covers(damage, place) for damage in self._rotted)
+        ]
+        if lost:
+            place, value = min(lost)
+            self.fail(
+                f"{len(lost)} acknowledged records are lost, the first is {_short(value)} at"
+                f" {place}; the log goes to {logs[place[0]].high_watermark}"
+            )
+
+
+@final
+class ProducerOrder(Checker):
+    """Records of one producer stand in a partition in the order in which they were handed over.
+
+    For an idempotent producer, numbers rise strictly with offsets. Otherwise a repeated record
+    may stand behind later ones as well, so what counts is its first place, and only if it was
+    acknowledged: one that was given up may still arrive late. With acks 0 nothing is promised.
+    """
+
+    def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
+        """Know what each producer asked for."""
+        self._rules = rules
+        self._acknowledged: set[bytes] = set()
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        self._acknowledged.add(ack.record.value)
+
+    def ended(self, logs: Mapping[int, FinalLog]) -> None:
+        """See `Checker`."""
+        for partition, log in logs.items():
+            last: dict[str, int] = {}
+            seen: set[bytes] = set()
+            for offset, value in sorted(log.values.items()):
+                producer = producer_of(value)
+                rules = self._rules[producer]
+                is_counted = rules.is_idempotent or (
+                    rules.acks != 0 and value in self._acknowledged and value not in seen
+                )
+                seen.add(value)
+                number = number_of(value)
+                if is_counted:
+                    if number <= last.get(producer, -1):
+                        self.fail(
+                            f"{_short(value)} at {(partition, offset)} stands behind number"
+                            f" {last[producer]} of its producer"
+                        )
+                    last[producer] = number
+
+
+@final
+class Contiguous(Checker):
+    """A reader gets every offset: nothing is skipped but damage and what the log start passed."""
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        expected = max(fetched.fetch_offset, 0)
+        for offset, _ in fetched.records:
+            if offset != expected:
+                self.fail(
+                    f"{fetched.reader} asked partition {fetched.partition} for {expected} and got"
+                    f" {offset}"
+                )
+            expected = offset + 1
+
+
+@final
+class BelowHighWatermark(Checker):
+    """Nobody reads a record at or above the high watermark of the same reply."""
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        for offset, _ in fetched.records:
+            if offset >= fetched.high_watermark:
+                self.fail(
+                    f"{fetched.reader} read {(fetched.partition, offset)}, the high watermark is"
+                    f" {fetched.high_watermark}"
+                )
+
+
+@final
+class HighWatermarkRises(Checker):
+    """No reader sees the high watermark fall, nor below what was acknowledged before it asked.
+
+    Across reboots as well: what is void after a loss that is allowed was taken out before.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._seen: dict[tuple[str, int], int] = {}
+        self._acknowledged_ends: dict[int, list[tuple[float, int]]] = {}
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        if ack.offset is not None:
+            ends = self._acknowledged_ends.setdefault(ack.record.partition, [])
+            if not ends or ack.offset >= ends[-1][1]:
+                ends.append((self.now(), ack.offset + 1))
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        key = (fetched.reader, fetched.partition)
+        high_watermark = fetched.high_watermark
+        if high_watermark < self._seen.get(key, 0):
+            self.fail(
+                f"{fetched.reader} saw the high watermark of partition {fetched.partition} fall"
+                f" from {self._seen[key]} to {high_watermark}"
+            )
+        self._seen[key] = high_watermark
+        for at, end in reversed(self._acknowledged_ends.get(fetched.partition, ())):
+            if at < fetched.asked_at:
+                if high_watermark < end:
+                    self.fail(
+                        f"partition {fetched.partition} was acknowledged up to {end}, and then its"
+                        f" high watermark is {high_watermark}"
+                    )
+                break
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        self._seen.clear()
+        self._acknowledged_ends.clear()
+
+
+def producer_of(value: bytes) -> str:
+    """Return the name of the producer of a record."""
+    return value.partition(b"/")[0].decode(errors="replace")
+
+
+def number_of(value: bytes) -> int:
+    """Return the number of a record of its producer and partition."""
+    return int(value.split(b"/", 3)[2])
+
+
+def _covers(damage: DamageReported, place: Place) -> bool:
+    return damage.partition == place[0] and damage.offset <= place[1] < damage.next_offset
+
+
+def _short(value: bytes) -> str:
+    return repr(value[:32])

@@ -1,0 +1,120 @@
+"""Each kind of error is found in a history made by hand, and in no history without it."""
+
+import pytest
+
+from tests.simulation.checkers.history import (
+    Anomaly,
+    HistoryChecker,
+    Operation,
+    Outcome,
+    Poll,
+    Send,
+    unexpected,
+)
+
+
+def sent(
+    value: str, offset: int | None, *, by: str = "p", outcome: Outcome = Outcome.OK
+) -> Operation:
+    return Operation(by, outcome, [Send("k", value, offset)])
+
+
+def polled(*entries: tuple[int, str], by: str = "c", seeks: bool = False) -> Operation:
+    return Operation(by, Outcome.OK, [Poll({"k": list(entries)})], seeks=seeks)
+
+
+HEALTHY = [
+    sent("a", 0),
+    sent("b", 1),
+    polled((0, "a")),
+    sent("c", None, outcome=Outcome.UNKNOWN),
+    polled((1, "b"), (3, "c")),
+    sent("d", None, outcome=Outcome.FAILED),
+]
+
+CASES = {
+    Anomaly.LOST_WRITE: [sent("a", 0), sent("b", 1), polled((1, "b"))],
+    Anomaly.UNSEEN: [sent("a", 0), sent("b", 1), polled((0, "a"))],
+    Anomaly.INCONSISTENT_OFFSETS: [sent("a", 0), polled((0, "a")), polled((0, "b"), by="d")],
+    Anomaly.DUPLICATE: [sent("a", 0), polled((0, "a"), (1, "a"))],
+    Anomaly.ABORTED_READ: [sent("a", None, outcome=Outcome.FAILED), polled((0, "a"))],
+    Anomaly.PRECOMMITTED_READ: [
+        Operation("p", Outcome.OK, [Send("k", "a", 0), Poll({"k": [(0, "a")]})])
+    ],
+    Anomaly.POLL_SKIP: [
+        polled((0, "a")),
+        polled((2, "c")),
+        polled((0, "a"), (1, "b"), (2, "c"), by="d"),
+    ],
+    Anomaly.NONMONOTONIC_POLL: [polled((0, "a"), (1, "b")), polled((0, "a"))],
+    Anomaly.INT_POLL_SKIP: [polled((0, "a"), (2, "c")), polled((1, "b"), by="d")],
+    Anomaly.INT_NONMONOTONIC_POLL: [polled((1, "b"), (0, "a"))],
+    Anomaly.INT_NONMONOTONIC_SEND: [
+        Operation("p", Outcome.OK, [Send("k", "a", 1), Send("k", "b", 0)]),
+        polled((0, "b"), (1, "a")),
+    ],
+    Anomaly.INT_SEND_SKIP: [
+        Operation("p", Outcome.OK, [Send("k", "a", 0), Send("k", "c", 2)]),
+        polled((0, "a"), (1, "b"), (2, "c")),
+    ],
+    Anomaly.NONMONOTONIC_SEND: [sent("a", 1), sent("b", 0), polled((0, "b"), (1, "a"))],
+    Anomaly.WRITE_CYCLE: [
+        Operation("p", Outcome.OK, [Send("k", "a", 0), Send("l", "d", 1)]),
+        Operation("q", Outcome.OK, [Send("k", "b", 1), Send("l", "c", 0)]),
+        Operation("c", Outcome.OK, [Poll({"k": [(0, "a"), (1, "b")], "l": [(0, "c"), (1, "d")]})]),
+    ],
+    Anomaly.READ_CYCLE: [
+        Operation("p", Outcome.OK, [Send("k", "a", 0), Poll({"l": [(0, "b")]})]),
+        Operation("q", Outcome.OK, [Send("l", "b", 0), Poll({"k": [(0, "a")]})]),
+    ],
+}
+
+
+def test_every_kind_of_error_has_a_case() -> None:
+    assert list(CASES) == list(Anomaly)
+
+
+@pytest.mark.parametrize("anomaly", CASES)
+def test_an_error_is_found_and_no_other(anomaly: Anomaly) -> None:
+    found = HistoryChecker(CASES[anomaly]).check()
+
+    assert set(found) == {anomaly}
+
+
+def test_a_healthy_history_has_no_error() -> None:
+    assert HistoryChecker(HEALTHY).check() == {}
+
+
+def test_a_gap_between_offsets_is_no_skip() -> None:
+    assert HistoryChecker([polled((0, "a")), polled((7, "b"))]).check() == {}
+
+
+def test_a_seek_may_lead_anywhere() -> None:
+    history = [polled((0, "a"), (1, "b"), (2, "c")), polled((0, "a"), seeks=True)]
+
+    assert HistoryChecker(history).check() == {}
+
+
+def test_what_retention_deleted_is_not_lost() -> None:
+    history = [sent("a", 0), sent("b", 1), polled((1, "b"))]
+
+    assert HistoryChecker(history, log_starts={"k": 1}).check() == {}
+
+
+def test_what_is_allowed_depends_on_the_clients() -> None:
+    found = {Anomaly.DUPLICATE: ["x"], Anomaly.POLL_SKIP: ["y"], Anomaly.WRITE_CYCLE: ["z"]}
+
+    assert set(unexpected(found, is_idempotent=True, uses_subscribe=False)) == {
+        Anomaly.DUPLICATE,
+        Anomaly.POLL_SKIP,
+    }
+    assert unexpected(found, is_idempotent=False, uses_subscribe=True) == {}
+
+
+def test_the_lag_of_readers_is_measured() -> None:
+    history = [
+        Operation("p", Outcome.OK, [Send("k", "a", 0)], ended_at=1.0),
+        Operation("c", Outcome.OK, [Poll({"k": [(0, "a")]})], ended_at=3.5),
+    ]
+
+    assert HistoryChecker(history).realtime_lags() == {"k": 2.5}
