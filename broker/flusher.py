@@ -82,6 +82,8 @@ class Flusher:
 
     async def _flush_once(self, partition: Partition) -> None:
         log = partition.log
+        if self._env.buggify("checkpoint early"):
+            log.request_checkpoint()
         flush = log.begin_flush()
         if flush is None:
             return
@@ -94,6 +96,13 @@ class Flusher:
         else:
             log.end_flush(flush)
             partition.progressed()
+            self._env.probe(
+                "log_flushed",
+                severity="debug",
+                directory=log.directory,
+                durable_end_offset=log.durable_end_offset,
+                had_room=not flush.had_no_room,
+            )
         partition.flushes_ended += 1
         self._tell_ended()
 

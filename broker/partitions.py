@@ -122,6 +122,14 @@ class Partitions:
 
         log, report = await self._env.offload(open_it)
         self._report(topic, number, report)
+        self._env.probe(
+            "log_opened",
+            severity="debug",
+            directory=path,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            truncated_bytes=report.truncated_bytes,
+        )
         return Partition(topic.topic_id, number, log, topic.config, self._env.probe)
 
     def _report(self, topic: Topic, number: int, report: RecoveryReport) -> None:
