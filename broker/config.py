@@ -4,22 +4,40 @@ The only place where a configuration file or the environment is read. What agree
 cluster, such as the settings of topics, is in the metadata instead.
 """
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import cast
 
-from coordinator.topic_config import check_settings, parse_duration_ms, parse_size_bytes
-from wire.errors import BrokerError, ConfigError
+from coordinator.topic_config import parse_duration_ms, parse_size_bytes, topic_config
+from wire.errors import ConfigError, InvalidConfigError
 
 DEFAULT_PORT = 8433
 _ENVIRONMENT_PREFIX = "TIDELOG_"
 _PORT_MAX = 0xFFFF
+_ADDRESS = re.compile(
+    r"(?:(?P<name>[^\s\[\]/:]+)|\[(?P<bracketed>[0-9a-fA-F:.]+)\])(?::(?P<port>[0-9]{1,5}))?"
+    r"|(?P<bare>[0-9a-fA-F.]*(?::[0-9a-fA-F.]*){2,})"
+)
+_COUNT = re.compile(r"[0-9]{1,18}")
+_FRAME_OVERHEAD_BYTES = 64 << 10
 MiB = 1 << 20
+_HOUR_MS = 3_600_000
 
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _number(default: int, *, low: int, high: int) -> int:
+    """Declare a setting that is a number from `low` to `high`, both inclusive."""
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def _choice(default: str, *, allowed: Sequence[str]) -> str:
+    """Declare a setting that is one of some words."""
+    return field(default=default, metadata={"allowed": allowed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,48 +54,49 @@ class BrokerConfig:
     """HOST:PORT that clients are told to connect to; empty means the address at which the
     asking client reached this broker."""
 
-    node_id: int = 1
+    node_id: int = _number(1, low=1, high=(1 << 31) - 1)
     """Number of this broker in its cluster; fixed once a data directory was made with it."""
 
-    frame_bytes_max: int = 16 * MiB
+    frame_bytes_max: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
     """Longer requests are refused. Must hold the largest batch of any topic."""
 
-    request_memory_bytes: int = 64 * MiB
+    request_memory_bytes: int = _number(64 * MiB, low=4 * MiB, high=1 << 40)
     """Memory for requests that are being received, of all connections together. Connections
-    that need more wait for it."""
+    that need more wait for it. At least twice `frame_bytes_max`."""
 
-    connections_max: int = 10_000
+    connections_max: int = _number(10_000, low=1, high=1_000_000)
     """Further connections are closed at once."""
 
-    in_flight_requests_max: int = 256
+    in_flight_requests_max: int = _number(256, low=1, high=1_000_000)
     """Unanswered requests of one connection before no more of it are read."""
 
-    reply_bytes_max: int = 8 * MiB
+    reply_bytes_max: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
     """Replies of one connection that may wait for a slow reader before no more of its
     requests are read."""
 
-    fetch_bytes_max: int = 64 * MiB
+    fetch_bytes_max: int = _number(64 * MiB, low=MiB, high=128 * MiB)
     """Upper bound of one fetch reply, whatever was asked for."""
 
-    stalled_frame_ms: int = 30_000
-    """A connection that sent half a frame and then nothing for so long is closed."""
+    stalled_frame_ms: int = _number(30_000, low=100, high=24 * _HOUR_MS)
+    """A connection that sent half a frame and then nothing for so long is closed. While others
+    wait for memory, so is one that has held some for so long without sending the whole frame."""
 
-    flush_interval_ms: int = 5_000
+    flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
     """Topics with `durability = replicated` are synced in the background this often."""
 
-    maintenance_interval_ms: int = 5_000
+    maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
     """How often segments are rolled and deleted by age and size."""
 
-    shutdown_grace_ms: int = 10_000
+    shutdown_grace_ms: int = _number(10_000, low=0, high=_HOUR_MS)
     """How long a shutdown waits for requests under way."""
 
-    open_files_max: int = 512
+    open_files_max: int = _number(512, low=16, high=1_000_000)
     """Segment files kept open."""
 
-    log_format: str = "console"
+    log_format: str = _choice("console", allowed=LOG_FORMATS)
     """How the `tidelog` command writes its log: `console` for people, `json` for programs."""
 
-    log_level: str = "info"
+    log_level: str = _choice("info", allowed=LOG_LEVELS)
     """The least severe of what it writes: `debug`, `info`, `warning` or `error`."""
 
     topic_defaults: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -89,62 +108,79 @@ class BrokerConfig:
         Raises:
             ConfigError: Listing every problem.
         """
-        problems = [
-            f"{name} must be at least {low}, not {value}"
-            for name, value, low in (
-                ("node_id", self.node_id, 1),
-                ("frame_bytes_max", self.frame_bytes_max, 2 * MiB),
-                ("connections_max", self.connections_max, 1),
-                ("in_flight_requests_max", self.in_flight_requests_max, 1),
-                ("reply_bytes_max", self.reply_bytes_max, 1 << 16),
-                ("fetch_bytes_max", self.fetch_bytes_max, MiB),
-                ("stalled_frame_ms", self.stalled_frame_ms, 100),
-                ("flush_interval_ms", self.flush_interval_ms, 10),
-                ("maintenance_interval_ms", self.maintenance_interval_ms, 10),
-                ("open_files_max", self.open_files_max, 16),
-            )
-            if value < low
-        ]
+        problems = [problem for item in fields(self) for problem in self._out_of_range(item.name)]
         if self.request_memory_bytes < 2 * self.frame_bytes_max:
             problems.append(
                 f"request_memory_bytes must be at least twice frame_bytes_max,"
                 f" {2 * self.frame_bytes_max}, not {self.request_memory_bytes}"
             )
-        for name, address in (("listen", self.listen), ("advertised", self.advertised)):
-            try:
-                if address or name == "listen":
-                    parse_address(address)
-            except ConfigError as error:
-                problems.append(f"{name}: {error}")
-        problems += [
-            f"{name} is {value!r}, it must be one of {', '.join(allowed)}"
-            for name, value, allowed in (
-                ("log_format", self.log_format, LOG_FORMATS),
-                ("log_level", self.log_level, LOG_LEVELS),
-            )
-            if value not in allowed
-        ]
-        try:
-            check_settings(self.topic_defaults)
-        except BrokerError as error:
-            problems.append(f"topic_defaults: {error}")
+        if not self.data_dir:
+            problems.append("data_dir must not be empty")
+        problems += self._wrong_addresses()
+        problems += self._wrong_topic_defaults()
         if problems:
             raise ConfigError("; ".join(problems))
 
+    @property
+    def batch_bytes_limit(self) -> int:
+        """The largest `batch_bytes_max` that a topic may have on this broker."""
+        return self.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+
+    def _out_of_range(self, name: str) -> list[str]:
+        value: object = getattr(self, name)
+        limits = FIELDS[name].metadata
+        if "low" in limits and cast("int", value) < limits["low"]:
+            return [f"{name} must be at least {limits['low']}, not {value}"]
+        if "high" in limits and cast("int", value) > limits["high"]:
+            return [f"{name} must be at most {limits['high']}, not {value}"]
+        if "allowed" in limits and value not in limits["allowed"]:
+            return [f"{name} is {value!r}, it must be one of {', '.join(limits['allowed'])}"]
+        return []
+
+    def _wrong_addresses(self) -> list[str]:
+        problems: list[str] = []
+        for name, address in (("listen", self.listen), ("advertised", self.advertised)):
+            if not address and name == "advertised":
+                continue
+            try:
+                _, port = parse_address(address)
+            except ConfigError as error:
+                problems.append(f"{name}: {error}")
+                continue
+            if not port and name == "advertised":
+                problems.append("advertised: clients cannot connect to port 0")
+        return problems
+
+    def _wrong_topic_defaults(self) -> list[str]:
+        try:
+            log = topic_config(self.topic_defaults).log
+        except InvalidConfigError as error:
+            return [f"topic_defaults: {error}"]
+        if log.batch_bytes_max > max(self.batch_bytes_limit, MiB):
+            allowed = self.batch_bytes_limit
+            return [
+                f"topic_defaults: batch_bytes_max is more than frame_bytes_max allows, {allowed}"
+            ]
+        return []
+
+
+FIELDS = {item.name: item for item in fields(BrokerConfig)}
+"""Every setting, by name, with its limits as metadata."""
+
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`, `[IPv6]:PORT` or `HOST` with the default port.
+    """Return host and port of `HOST:PORT`, or of `HOST` with the default port.
+
+    An IPv6 address stands in brackets, or without them when no port follows.
 
     Raises:
         ConfigError: The text is none of these.
     """
-    host, separator, port = text.rpartition(":")
-    if not separator or (host.count(":") and not host.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdigit() or int(port) > _PORT_MAX:
+    found = _ADDRESS.fullmatch(text)
+    port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
+    if found is None or port > _PORT_MAX:
         raise ConfigError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:8433")
-    return host, int(port)
+    return found["name"] or found["bracketed"] or found["bare"], port
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,37 +205,47 @@ def resolve_config(
 ) -> ResolvedConfig:
     """Return the settings: defaults, then the TOML file, then the environment, then flags.
 
-    A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field. A flag that
-    is `None` was not given.
+    A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field. Other variables
+    with this prefix are left alone: Kubernetes makes some for a service that is called tidelog. A
+    flag that is `None` was not given.
 
     Raises:
         ConfigError: Something is unknown, unreadable or out of range; one line says all of it.
     """
+    given = _given(file, environment, flags)
+    checked: dict[str, object] = {}
+    problems: list[str] = []
+    for name, (value, source) in given.items():
+        try:
+            checked[name] = _checked(name, value)
+        except (ConfigError, InvalidConfigError) as error:
+            problems.append(f"{source}: {error}")
+    try:
+        # Also if there are problems already: all of them are to be said at once.
+        config = BrokerConfig(**checked)  # type: ignore[arg-type]  # checked by _checked
+    except ConfigError as error:
+        raise ConfigError("; ".join([*problems, str(error)])) from error
+    if problems:
+        raise ConfigError("; ".join(problems))
+    sources = {name: given[name][1] if name in given else "default" for name in FIELDS}
+    return ResolvedConfig(config, sources)
+
+
+def _given(
+    file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
+) -> dict[str, tuple[object, str]]:
+    """Return the values that win, and who gave them, by name of the setting."""
     given: dict[str, tuple[object, str]] = {}
     if file is not None:
         given.update({name: (value, file) for name, value in _read_file(file).items()})
-    for name in _FIELD_TYPES:
+    for name in FIELDS:
         variable = _ENVIRONMENT_PREFIX + name.upper()
         if variable in environment:
             given[name] = (environment[variable], variable)
     for name, value in flags.items():
         if value is not None:
             given[name] = (value, "--" + name.replace("_", "-"))
-    checked: dict[str, object] = {}
-    problems: list[str] = []
-    for name, (value, source) in given.items():
-        try:
-            checked[name] = _checked(name, value)
-        except (ConfigError, BrokerError) as error:
-            problems.append(f"{source}: {error}")
-    if problems:
-        raise ConfigError("; ".join(problems))
-    config = BrokerConfig(**checked)  # type: ignore[arg-type]  # checked by _checked
-    sources = {name: given[name][1] if name in given else "default" for name in _FIELD_TYPES}
-    return ResolvedConfig(config, sources)
-
-
-_FIELD_TYPES = {item.name: item.type for item in fields(BrokerConfig)}
+    return given
 
 
 def _read_file(file: str) -> dict[str, object]:
@@ -216,19 +262,29 @@ def _read_file(file: str) -> dict[str, object]:
 
 def _checked(name: str, value: object) -> object:
     """Return a value of the field's type, read from text where that makes sense."""
-    kind = _FIELD_TYPES.get(name)
-    if kind is None:
-        raise ConfigError(f"there is no setting {name!r}; there are {', '.join(_FIELD_TYPES)}")
+    if name not in FIELDS:
+        raise ConfigError(f"there is no setting {name!r}; there are {', '.join(FIELDS)}")
+    kind = FIELDS[name].type
     if kind is str and isinstance(value, str):
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
         return value
     if kind is int and isinstance(value, str):
-        if name.endswith("_ms"):
-            return parse_duration_ms(name, value)
-        return parse_size_bytes(name, value)
+        return _parse_number(name, value)
     if name == "topic_defaults" and isinstance(value, dict):
         settings = cast("dict[object, object]", value)
         return {str(key): str(item) for key, item in settings.items()}
-    wanted = {int: "a number", str: "text"}.get(cast("type", kind), "a table of names and values")
+    wanted = {int: "a whole number", str: "text"}.get(
+        cast("type", kind), "a table of names and values"
+    )
     raise ConfigError(f"{name} is {value!r}, which is not {wanted}")
+
+
+def _parse_number(name: str, text: str) -> int:
+    if name.endswith("_ms"):
+        return parse_duration_ms(name, text)
+    if "bytes" in name:
+        return parse_size_bytes(name, text)
+    if _COUNT.fullmatch(text.strip()) is None:
+        raise ConfigError(f"{name} is {text!r}, it must be a whole number")
+    return int(text)

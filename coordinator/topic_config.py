@@ -34,7 +34,8 @@ _BYTE_UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_QUANTITY = re.compile(r"(\d+) ?([a-z]*)", re.IGNORECASE)
+_QUANTITY = re.compile(r"([0-9]{1,18}) ?([a-z]*)", re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]{1,18}")
 
 Value = int | str | None
 
@@ -108,7 +109,7 @@ def _or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Va
 
 
 def _parse_count(name: str, text: str) -> int:
-    if not text.strip().isdigit():
+    if _COUNT.fullmatch(text.strip()) is None:
         raise InvalidConfigError(f"{name} is {text!r}, it must be a number")
     return int(text)
 

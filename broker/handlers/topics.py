@@ -37,8 +37,6 @@ from wire.topics import (
     TopicDescription,
 )
 
-_FRAME_OVERHEAD_BYTES = 64 << 10
-
 
 @final
 class TopicsHandler:
@@ -195,7 +193,7 @@ class TopicsHandler:
         return DeleteRecordsReply(partition.log.log_start_offset)
 
     def _check_batch_limit(self, overrides: dict[str, str]) -> None:
-        limit = self._config.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+        limit = self._config.batch_bytes_limit
         batch_bytes_max = topic_config(
             {name: text for name, text in overrides.items() if name == "batch_bytes_max"}
         ).log.batch_bytes_max
