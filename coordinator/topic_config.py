@@ -57,6 +57,8 @@ class Setting:
     name: str
     parse: Callable[[str, str], Value]
     default: str
+    allowed: str
+    """What may be written, for people."""
     about: str
     """One sentence for help texts and `docs/configuration.md`."""
 
@@ -128,23 +130,27 @@ SETTINGS: Final = {
             "batch_bytes_max",
             _bounded(parse_size_bytes, low=1024, high=64 << 20),
             "1MiB",
+            "1KiB to 64MiB",
             "Larger record batches, and so larger records, are refused.",
         ),
         Setting(
             "durability",
             _parse_durability,
             Durability.FSYNC.value,
+            "fsync, replicated",
             "What an acknowledgement means: fsync (on disk) or replicated (in memory).",
         ),
         Setting(
             "index_interval_bytes",
             _bounded(parse_size_bytes, low=256, high=64 << 20),
             "4KiB",
+            "256 to 64MiB",
             "Distance of entries in the offset and time index.",
         ),
         Setting(
             "min_in_sync_replicas",
             _bounded(_parse_count, low=1, high=1),
+            "1",
             "1",
             "Replicas that must have a record before it is committed.",
         ),
@@ -152,24 +158,28 @@ SETTINGS: Final = {
             "retention_bytes",
             _or_unlimited(_bounded(parse_size_bytes, low=0)),
             _UNLIMITED,
+            "a size, unlimited",
             "Delete the oldest segments of a partition as long as at least this much stays.",
         ),
         Setting(
             "retention_ms",
             _or_unlimited(_bounded(parse_duration_ms, low=1000)),
             "7d",
+            "1s or more, unlimited",
             "Delete segments whose newest record is older than this.",
         ),
         Setting(
             "segment_bytes",
             _bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
             "256MiB",
+            "4KiB to 2GiB",
             "Begin a new segment file before this size would be passed.",
         ),
         Setting(
             "segment_ms",
             _bounded(parse_duration_ms, low=1000),
             "7d",
+            "1s or more",
             "Begin a new segment file when the active one is this old.",
         ),
     )

@@ -137,3 +137,31 @@ def test_settings_are_listed_in_order_and_explained() -> None:
     assert list(SETTINGS) == sorted(SETTINGS)
     for setting in SETTINGS.values():
         assert setting.about.endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if " to " in SETTINGS[name].allowed])
+def test_the_range_that_people_are_told_is_the_one_that_is_taken(name: str) -> None:
+    low, high = SETTINGS[name].allowed.split(" to ")
+    below = parse_size_bytes(name, low) - 1
+    above = parse_size_bytes(name, high) + 1
+
+    for text in (low, high):
+        SETTINGS[name].parse(name, text)
+    for size in (below, above):
+        with pytest.raises(InvalidConfigError):
+            SETTINGS[name].parse(name, str(size))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention_ms", "9" * 5000),
+        ("min_in_sync_replicas", "9" * 5000),
+        ("min_in_sync_replicas", "\u00b2"),
+        ("retention_bytes", "\u0663"),
+        ("segment_bytes", "1MiB\n2"),
+    ],
+)
+def test_digits_that_are_none_and_endless_numbers_are_refused(name: str, text: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"{name} is .*it must be"):
+        check_settings({name: text})

@@ -1,0 +1,33 @@
+"""Tests of the page about settings."""
+
+import re
+from pathlib import Path
+
+from broker.config import FIELDS
+from broker.describe_config import describe
+from coordinator.topic_config import SETTINGS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+
+
+def test_the_page_is_as_the_code() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert page == describe(), "run: python -m broker.describe_config > docs/configuration.md"
+
+
+def test_every_setting_is_explained() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (\w.+\.) \|$", describe(), re.MULTILINE)
+
+    assert [name for name, *_ in rows] == [*FIELDS, *SETTINGS]
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    page = describe()
+
+    assert "| `frame_bytes_max` | `16MiB` | 2MiB to 256MiB | Longer requests" in page
+    assert "| `stalled_frame_ms` | `30s` | 100ms to 1d | A connection" in page
+    assert "| `shutdown_grace_ms` | `10s` | 0 to 1h |" in page
+    assert "| `node_id` | `1` | 1 to 2147483647 |" in page
+    assert "| `log_level` | `info` | debug, info, warning, error |" in page
+    assert "| `durability` | `fsync` | fsync, replicated |" in page
