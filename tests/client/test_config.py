@@ -30,7 +30,7 @@ def test_a_producer_setting_out_of_range_is_refused(
     settings: dict[str, object], problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        ProducerConfig(**settings)  # pyright: ignore[reportArgumentType]
+        ProducerConfig(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_consumer_setting_out_of_range_is_refused(
     settings: dict[str, object], problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        ConsumerConfig(**settings)  # pyright: ignore[reportArgumentType]
+        ConsumerConfig(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_client_setting_out_of_range_is_refused(
     settings: dict[str, object], problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        ClientConfig(**settings)  # pyright: ignore[reportArgumentType]
+        ClientConfig(**settings)  # type: ignore[arg-type]
 
 
 def test_all_problems_are_said_at_once() -> None:
