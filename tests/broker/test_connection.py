@@ -94,8 +94,8 @@ async def test_who_does_not_speak_the_protocol_is_turned_away_and_nobody_else_is
 async def test_every_cut_of_a_request_leaves_nothing_behind(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker:
-        async with world.client() as client:
-            topic = await create_topic(client)
+        async with world.client() as helper:
+            topic = await create_topic(helper)
         asking = await world.raw_client()
         await asking.introduce()
         stream = HELLO + METADATA + produce_frame(asking, topic, batch_of(b"a"))
@@ -459,8 +459,8 @@ async def test_who_does_not_read_replies_gives_up_its_memory_when_others_need_it
     async with world.broker(**settings), world.client() as helper:
         topic = await create_topic(helper, batch_bytes_max="1500KiB")
         await produce(helper, topic, batch_of(bytes(400_000)))
-        for _ in range(2):
-            deaf = await world.raw_client()
+        clients = [await world.raw_client() for _ in range(2)]
+        for deaf in clients:
             await deaf.introduce()
             deaf.stream.set_receive_buffer(0)
             large = produce_frame(deaf, topic, batch_of(bytes(1_400_000)))
@@ -472,7 +472,8 @@ async def test_who_does_not_read_replies_gives_up_its_memory_when_others_need_it
             await world.pass_time(1)
 
         assert waiting.is_answered
-        deaf.stream.close()
+        for deaf in clients:
+            deaf.stream.close()
 
 
 async def test_a_defect_is_answered_logged_and_harms_nobody(

@@ -99,13 +99,12 @@ def test_a_second_answer_is_a_defect_and_is_not_sent(caplog: pytest.LogCaptureFi
     asking = FakeAsking()
     replier = new_replier(asking)
     replier.nothing()
-    for again in (
-        lambda: replier.reply(MetadataReply("c", [], [])),
-        lambda: replier.fail(OverloadedError("too much")),
-        replier.nothing,
-    ):
-        with replier:
-            again()
+    with replier:
+        replier.reply(MetadataReply("c", [], []))
+    with replier:
+        replier.fail(OverloadedError("too much"))
+    with replier:
+        replier.nothing()
 
     assert asking.stream.sent == b""
     assert asking.answered_count == 1

@@ -105,8 +105,8 @@ async def test_what_is_under_way_is_finished_before_a_broker_stops(mock_clock: M
 
         nursery.start_soon(run)
         await is_up.wait()
-        async with world.client() as client:
-            topic = await create_topic(client)
+        async with world.client() as helper:
+            topic = await create_topic(helper)
         client = await world.raw_client()
         await client.introduce()
         world.work.hold_syncs()

@@ -1,0 +1,63 @@
+"""Tests of the way from a request to its handler."""
+
+from typing import final
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, create_topic, produce, submit
+from tests.broker.world import World
+from wire import api
+from wire.api import ApiKey
+from wire.errors import UnexpectedServerError
+from wire.produce import InitProducerRequest
+from wire.session import HelloRequest, MetadataRequest
+from wire.topics import DescribeTopicsRequest
+
+
+async def test_every_api_that_is_offered_is_served(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        assert client.hello is not None
+        offered = {each.api_key: each for each in client.hello.apis}
+
+        assert set(offered) == set(ApiKey)
+        assert all((each.min_version, each.max_version) == (1, 1) for each in offered.values())
+
+
+async def test_a_slow_request_does_not_keep_those_behind_it(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+        world.work.hold_work()
+        slow = submit(client, api.INIT_PRODUCER, InitProducerRequest())
+
+        await submit(client, api.METADATA, MetadataRequest(None)).reply()
+        await submit(client, api.DESCRIBE_TOPICS, DescribeTopicsRequest(None)).reply()
+        await submit(client, api.HELLO, HelloRequest("again", "0")).reply()
+
+        assert not slow.is_answered
+        world.work.let_all()
+        assert (await slow.reply()).producer_id >= 1
+
+
+async def test_a_defect_in_a_slow_request_is_answered_and_harms_nobody(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        world.clock.defect = NoSuchLuckError()
+
+        with pytest.raises(UnexpectedServerError, match="NoSuchLuckError"):
+            await create_topic(client, "other")
+
+        world.clock.defect = None
+        assert "NoSuchLuckError" in caplog.text
+        await produce(client, topic, batch_of(b"a"))
+        await create_topic(client, "other")
+
+
+@final
+class NoSuchLuckError(Exception):
+    """A defect."""
