@@ -78,6 +78,7 @@ class _Narrator:
 
     def started(self, address: str, data_dir: str) -> None:
         """See `tidelog.demo.story.Audience`."""
+        self._say(f"{self._total:,} flights that left New York in January 2013, by tail number")
         self._say(f"a broker listens on {address}, its data is in {data_dir}")
 
     def progressed(self, verb: str, count: int, total: int) -> None:

@@ -22,6 +22,7 @@ from tidelog.cli.tables import counted, print_json
 from wire.errors import TidelogError
 
 _ACKS: dict[str, Literal["all", 1, 0]] = {"0": 0, "1": 1, "all": "all"}
+_STANDARD_INPUT = (None, "-")
 _GRACE_S = 5.0
 """How long a signal leaves for what was read to be acknowledged."""
 
@@ -107,8 +108,7 @@ def _open_input(file: str | None) -> Generator[int]:
     Raises:
         OSError: The file cannot be opened.
     """
-    if file not in (None, "-"):
-        assert file is not None
+    if file is not None and file not in _STANDARD_INPUT:
         descriptor = os.open(file, os.O_RDONLY)
         try:
             yield descriptor
@@ -120,12 +120,6 @@ def _open_input(file: str | None) -> Generator[int]:
         if sys.stdin.isatty():
             click.echo("each line becomes a record; Ctrl-D ends", err=True)
         yield sys.stdin.fileno()
-
-
-def _watched_console() -> Console:
-    """Return where progress is shown; not to somebody who types the records."""
-    is_typing = sys.stdin is not None and sys.stdin.isatty()
-    return Console(stderr=True, force_terminal=False if is_typing else None)
 
 
 async def _produce(topic: str, broker: str, options: _Options, descriptor: int) -> None:
@@ -144,7 +138,9 @@ async def _produce(topic: str, broker: str, options: _Options, descriptor: int) 
             return producer.statistics().acknowledged_record_count
 
         began_at = trio.current_time()
-        async with show_progress(acknowledged, _watched_console()):
+        is_typed = options["file"] in _STANDARD_INPUT and sys.stdin.isatty()
+        console = Console(stderr=True, force_terminal=False if is_typed else None)
+        async with show_progress(acknowledged, console):
             try:
                 with delivering:
                     async with producer:
