@@ -18,12 +18,10 @@ from wire.errors import (
 )
 
 
-@pytest.fixture
-def world(autojump_clock: MockClock) -> World:
-    return World(autojump_clock)
-
-
-async def test_a_created_topic_is_described_with_its_settings_and_extent(world: World) -> None:
+async def test_a_created_topic_is_described_with_its_settings_and_extent(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders", 2, retention_ms=3_600_000, durability="fsync")
 
@@ -37,7 +35,8 @@ async def test_a_created_topic_is_described_with_its_settings_and_extent(world: 
     ]
 
 
-async def test_topics_are_listed_by_name(world: World) -> None:
+async def test_topics_are_listed_by_name(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("b")
         await client.admin.create_topic("a")
@@ -45,7 +44,8 @@ async def test_topics_are_listed_by_name(world: World) -> None:
         assert await client.admin.list_topics() == ["a", "b"]
 
 
-async def test_validating_creates_nothing(world: World) -> None:
+async def test_validating_creates_nothing(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         reply = await client.admin.create_topic("orders", 3, validate_only=True)
 
@@ -53,7 +53,8 @@ async def test_validating_creates_nothing(world: World) -> None:
         assert await client.admin.list_topics() == []
 
 
-async def test_settings_are_set_and_reset(world: World) -> None:
+async def test_settings_are_set_and_reset(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders", segment_ms="1h")
 
@@ -65,7 +66,8 @@ async def test_settings_are_set_and_reset(world: World) -> None:
     assert settings["segment_ms"] == "7d"
 
 
-async def test_a_deleted_topic_is_unknown(world: World) -> None:
+async def test_a_deleted_topic_is_unknown(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
         await client.admin.delete_topic("orders")
@@ -74,7 +76,8 @@ async def test_a_deleted_topic_is_unknown(world: World) -> None:
             await client.admin.describe_topics(["orders"])
 
 
-async def test_deleted_records_move_the_start_of_the_log(world: World) -> None:
+async def test_deleted_records_move_the_start_of_the_log(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
         async with client.producer() as producer:
@@ -105,8 +108,9 @@ REFUSED: list[tuple[Call, type[Exception]]] = [
 
 @pytest.mark.parametrize(("call", "error"), REFUSED)
 async def test_what_is_refused_raises_what_the_broker_said(
-    world: World, call: Call, error: type[Exception]
+    autojump_clock: MockClock, call: Call, error: type[Exception]
 ) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("taken")
 

@@ -12,11 +12,6 @@ from tests.client.worlds import client_of
 from wire.errors import ConfigError, ConnectError
 
 
-@pytest.fixture
-def world(autojump_clock: MockClock) -> World:
-    return World(autojump_clock)
-
-
 async def test_where_nobody_listens_one_line_says_which_address_and_what_to_try() -> None:
     with pytest.raises(ConnectError) as caught:
         async with connect("127.0.0.1:1"):
@@ -27,18 +22,21 @@ async def test_where_nobody_listens_one_line_says_which_address_and_what_to_try(
     assert "\n" not in str(caught.value)
 
 
-async def test_one_broker_that_answers_is_enough(world: World) -> None:
+async def test_one_broker_that_answers_is_enough(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with world.broker(), connect("nobody:1,broker:8433", env=world.env) as client:
         assert await client.admin.list_topics() == []
 
 
-async def test_what_the_block_raises_arrives_as_it_is(world: World) -> None:
+async def test_what_the_block_raises_arrives_as_it_is(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     with pytest.raises(KeyError, match="mine"):
         async with client_of(world):
             raise KeyError("mine")
 
 
-async def test_a_cancelled_block_ends(world: World) -> None:
+async def test_a_cancelled_block_ends(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     with trio.move_on_after(1) as scope:
         async with client_of(world):
             await trio.sleep_forever()
@@ -53,19 +51,24 @@ async def test_an_illegal_address_is_refused(addresses: str) -> None:
             raise AssertionError("connected to nobody")
 
 
-async def test_a_group_is_refused_until_there_are_groups(world: World) -> None:
+async def test_a_group_is_refused_until_there_are_groups(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         with pytest.raises(ConfigError, match="consumer groups are not there yet"):
             client.consumer("orders", group_id="billing")
 
 
-async def test_partitions_are_chosen_of_one_topic(world: World) -> None:
+async def test_partitions_are_chosen_of_one_topic(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         with pytest.raises(ConfigError, match="for one topic"):
             client.consumer(["a", "b"], partitions=[0])
 
 
-async def test_settings_come_as_keywords_or_as_an_object_but_not_both(world: World) -> None:
+async def test_settings_come_as_keywords_or_as_an_object_but_not_both(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         assert client.producer(linger=0.5).config == ProducerConfig(linger=0.5)
         assert client.consumer(config=ConsumerConfig(min_bytes=7)).config.min_bytes == 7

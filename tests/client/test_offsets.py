@@ -11,12 +11,8 @@ from wire.errors import UnknownPartitionError, UnknownTopicError
 AT = TopicPartition("orders", 0)
 
 
-@pytest.fixture
-def world(autojump_clock: MockClock) -> World:
-    return World(autojump_clock)
-
-
-async def test_offsets_are_found_by_place_and_by_time(world: World) -> None:
+async def test_offsets_are_found_by_place_and_by_time(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders", 2)
         async with client.producer() as producer:
@@ -37,7 +33,10 @@ async def test_offsets_are_found_by_place_and_by_time(world: World) -> None:
     assert found == {AT: 2, other: 0}
 
 
-async def test_behind_the_youngest_record_reading_goes_on_at_the_end(world: World) -> None:
+async def test_behind_the_youngest_record_reading_goes_on_at_the_end(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
         async with client.producer() as producer:
@@ -49,7 +48,8 @@ async def test_behind_the_youngest_record_reading_goes_on_at_the_end(world: Worl
             assert consumer.position("orders", 0) == 1
 
 
-async def test_an_unknown_topic_or_partition_is_said(world: World) -> None:
+async def test_an_unknown_topic_or_partition_is_said(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
 

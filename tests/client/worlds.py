@@ -1,7 +1,12 @@
-"""A client of a real broker, in one process on virtual time."""
+"""Clients of a real broker, in one process on virtual time.
+
+A test asks for `autojump_clock` itself: only then does time jump while everybody waits.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+
+from trio.testing import MockClock
 
 from client.client import Client, connect
 from tests.broker.world import ADDRESS, World
@@ -11,4 +16,12 @@ from tests.broker.world import ADDRESS, World
 async def client_of(world: World) -> AsyncGenerator[Client, None]:
     """Run a broker in `world`, and a client of it, while the block runs."""
     async with world.broker(), connect("{}:{}".format(*ADDRESS), env=world.env) as client:
+        yield client
+
+
+@asynccontextmanager
+async def orders_client(time: MockClock, partition_count: int = 1) -> AsyncGenerator[Client, None]:
+    """Run a new broker with a topic `orders`, and a client of it, while the block runs."""
+    async with client_of(World(time)) as client:
+        await client.admin.create_topic("orders", partition_count)
         yield client

@@ -24,11 +24,6 @@ ID = b"0123456789abcdef"
 SEGMENT = f"{METADATA_DIRECTORY}/{0:020d}.log"
 
 
-@pytest.fixture
-def world(autojump_clock: MockClock) -> World:
-    return World(autojump_clock)
-
-
 async def opened(world: World, disk: FaultyDisk | None = None) -> LocalMetadata:
     return await open_local_metadata(world.env, FileCache(disk or world.disk))
 
@@ -37,14 +32,18 @@ def names(metadata: LocalMetadata) -> list[str]:
     return [topic.name for topic in metadata.catalog.topics]
 
 
-async def test_an_empty_directory_has_no_topics(world: World) -> None:
+async def test_an_empty_directory_has_no_topics(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
 
     assert names(metadata) == []
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_was_submitted_survives_a_power_cut(world: World, seed: int) -> None:
+async def test_what_was_submitted_survives_a_power_cut(
+    autojump_clock: MockClock, seed: int
+) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     await metadata.submit(CreateTopic("orders", ID, 3, {"retention_ms": "1h"}))
     await metadata.submit(AlterTopic("orders", {"segment_ms": "2h"}, []))
@@ -54,7 +53,8 @@ async def test_what_was_submitted_survives_a_power_cut(world: World, seed: int) 
     assert restarted.catalog.topics == metadata.catalog.topics
 
 
-async def test_a_refused_command_writes_nothing(world: World) -> None:
+async def test_a_refused_command_writes_nothing(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     await metadata.submit(CreateTopic("orders", ID, 3, {}))
     changes = len(world.disk.changes)
@@ -66,8 +66,9 @@ async def test_a_refused_command_writes_nothing(world: World) -> None:
 
 
 async def test_a_cancelled_command_is_carried_out_or_not_but_agrees_with_the_log(
-    world: World,
+    autojump_clock: MockClock,
 ) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
 
     with trio.CancelScope() as scope:
@@ -78,7 +79,8 @@ async def test_a_cancelled_command_is_carried_out_or_not_but_agrees_with_the_log
     assert names(restarted) == names(metadata)
 
 
-async def test_deleted_ids_are_remembered_over_a_clean_stop(world: World) -> None:
+async def test_deleted_ids_are_remembered_over_a_clean_stop(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     await metadata.submit(CreateTopic("orders", ID, 3, {}))
     await metadata.submit(DeleteTopic("orders"))
@@ -90,7 +92,8 @@ async def test_deleted_ids_are_remembered_over_a_clean_stop(world: World) -> Non
     assert names(restarted) == []
 
 
-async def test_a_producer_id_is_never_given_twice_over_crashes(world: World) -> None:
+async def test_a_producer_id_is_never_given_twice_over_crashes(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     given: list[int] = []
     disk = world.disk
     for seed in range(4):
@@ -102,7 +105,8 @@ async def test_a_producer_id_is_never_given_twice_over_crashes(world: World) -> 
     assert min(given) >= 1
 
 
-async def test_a_block_of_producer_ids_is_one_write(world: World) -> None:
+async def test_a_block_of_producer_ids_is_one_write(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     await metadata.take_producer_id()
     changes = len(world.disk.changes)
@@ -113,7 +117,8 @@ async def test_a_block_of_producer_ids_is_one_write(world: World) -> None:
     assert given == list(range(2, PRODUCER_ID_BLOCK + 1))
 
 
-async def test_producers_that_ask_together_share_a_block(world: World) -> None:
+async def test_producers_that_ask_together_share_a_block(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     given: list[int] = []
 
@@ -129,8 +134,9 @@ async def test_producers_that_ask_together_share_a_block(world: World) -> None:
 
 
 async def test_a_failed_fsync_takes_the_metadata_offline_and_changes_nothing(
-    world: World,
+    autojump_clock: MockClock,
 ) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     world.disk.fail("sync", path=SEGMENT, error_number=errno.EIO)
 
@@ -144,7 +150,8 @@ async def test_a_failed_fsync_takes_the_metadata_offline_and_changes_nothing(
         await metadata.aclose()
 
 
-async def test_damaged_metadata_is_refused_rather_than_guessed(world: World) -> None:
+async def test_damaged_metadata_is_refused_rather_than_guessed(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
     metadata = await opened(world)
     await metadata.submit(CreateTopic("orders", ID, 3, {}))
     await metadata.submit(TakeProducerIds())
