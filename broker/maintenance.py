@@ -1,6 +1,6 @@
 """What a broker does from time to time: retention, lazy flushes, tidying of connections.
 
-Shell: owns two tasks, which cost nothing while there is nothing to do.
+Shell: owns three tasks, which cost nothing while there is nothing to do.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
