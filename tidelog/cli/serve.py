@@ -46,6 +46,7 @@ async def _serve(config: BrokerConfig) -> None:
     is_started = False
 
     def end() -> None:
+        _log.info("stopping in order; a second signal stops at once")
         ending.set()
         if not is_started:  # It may be recovering for long; ending that loses nothing.
             starting.cancel()
