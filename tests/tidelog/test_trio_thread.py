@@ -1,0 +1,92 @@
+"""A resource that lives in a thread where trio runs."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from tidelog.trio_thread import TrioThread
+
+
+@asynccontextmanager
+async def resource(log: list[str]) -> AsyncGenerator[str, None]:
+    log.append("opened")
+    yield "resource"
+    log.append("closed")
+
+
+def test_the_resource_is_open_until_the_thread_is_closed() -> None:
+    log: list[str] = []
+    thread = TrioThread(resource(log))
+
+    assert (thread.resource, log) == ("resource", ["opened"])
+
+    thread.close()
+    thread.close()
+
+    assert log == ["opened", "closed"]
+
+
+def test_a_call_returns_what_the_work_returns() -> None:
+    thread = TrioThread(resource([]))
+
+    async def work() -> int:
+        await trio.lowlevel.checkpoint()
+        return 7
+
+    assert thread.call(work) == 7
+    assert thread.call_sync(lambda: 8) == 8
+    thread.close()
+
+
+def test_a_call_raises_what_the_work_raises() -> None:
+    thread = TrioThread(resource([]))
+
+    async def fail() -> None:
+        await trio.lowlevel.checkpoint()
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        thread.call(fail)
+    thread.close()
+
+
+def test_what_fails_to_open_is_raised_to_the_caller() -> None:
+    @asynccontextmanager
+    async def broken(message: str) -> AsyncGenerator[None, None]:
+        await trio.lowlevel.checkpoint()
+        if message:
+            raise OSError(message)
+        yield
+
+    with pytest.raises(OSError, match="no"):
+        TrioThread(broken("no"))
+
+
+def test_tasks_in_the_background_end_with_the_thread() -> None:
+    log: list[str] = []
+    thread = TrioThread(resource([]))
+
+    async def wait() -> None:
+        log.append("begun")
+        try:
+            await trio.sleep_forever()
+        finally:
+            log.append("ended")
+
+    thread.start_soon(wait)
+    thread.call(trio.lowlevel.checkpoint)
+    thread.close()
+
+    assert log == ["begun", "ended"]
+
+
+def test_a_closed_thread_refuses_calls() -> None:
+    thread = TrioThread(resource([]))
+    thread.close()
+
+    with pytest.raises(trio.ClosedResourceError):
+        thread.call(trio.lowlevel.checkpoint)
+    with pytest.raises(trio.ClosedResourceError):
+        thread.call_sync(lambda: None)
