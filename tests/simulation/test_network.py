@@ -317,11 +317,12 @@ def test_a_dead_process_cannot_touch_its_streams() -> None:
     async def scenario(place: Place) -> None:
         place.world.nodes["client"].kill()
 
-        for use in (
+        uses: list[Callable[[], object]] = [
             lambda: place.near.send_nowait([b"x"]),
             lambda: place.near.receive_nowait(memoryview(bytearray(1))),
             place.near.close,
-        ):
+        ]
+        for use in uses:
             with pytest.raises(StaleHandleError, match="client#1 is dead"):
                 use()
         with pytest.raises(StaleHandleError):
