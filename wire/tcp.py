@@ -17,6 +17,9 @@ from wire.errors import ConnectionLostError
 _LISTEN_BACKLOG = 1024
 _PORT_MAX = 65_535
 _FILE_CHUNK = 256 * 1024
+_KEEPALIVE_IDLE_S = 60
+_KEEPALIVE_INTERVAL_S = 10
+_KEEPALIVE_COUNT = 6
 
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
@@ -29,6 +32,7 @@ class TcpStream:
         """Take over a connected socket."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _notice_dead_peers(sock)
         self._sock = sock
         host, port = sock.getsockname()[:2]
         self._local = (str(host), int(port))
@@ -113,6 +117,14 @@ class TcpStream:
             return ConnectionLostError(f"connection to {self._peer} was closed here")
         reason = error.strerror if isinstance(error, OSError) else error
         return ConnectionLostError(f"connection to {self._peer}: {reason}")
+
+
+def _notice_dead_peers(sock: socket.socket) -> None:
+    """Let an idle connection break two minutes after the other machine has gone without a word."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_COUNT)
 
 
 @final

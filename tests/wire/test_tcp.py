@@ -198,6 +198,21 @@ async def test_the_end_is_seen_after_the_last_byte(pair: Pair) -> None:
     assert pair.near.receive_nowait(memoryview(bytearray(10))) == 0
 
 
+async def test_a_machine_that_goes_without_a_word_is_noticed_within_minutes() -> None:
+    listener = await TcpNetwork().listen("127.0.0.1", 0)
+    sock = socket.create_connection(listener.address)
+
+    TcpStream(sock)
+
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    idle_s = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+    interval_s = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
+    count = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+    assert idle_s + interval_s * count == 120
+    sock.close()
+    listener.close()
+
+
 async def test_a_reset_is_a_lost_connection_that_names_the_peer() -> None:
     listener = await TcpNetwork().listen("127.0.0.1", 0)
     peer = socket.create_connection(listener.address)
