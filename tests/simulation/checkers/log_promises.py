@@ -283,6 +283,7 @@ class HighWatermarkRises(Checker):
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
+        del ends
         self._seen.clear()
         self._acknowledged_ends.clear()
 

@@ -1,0 +1,161 @@
+"""The command line of the simulator.
+
+python -m tests.simulation sim SEED [--seconds S]     one life, with all that happens in it
+python -m tests.simulation sim --plan FILE            the life of a plan
+python -m tests.simulation swarm [--seeds N] [--first K] [--seconds S] [--budget MINUTES]
+python -m tests.simulation mutants [NAME ...]         how soon planted bugs are caught
+"""
+
+import argparse
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from tests.simulation.mutants import MUTANTS, find_mutant
+from tests.simulation.planned_life import LifeReport, live
+from tests.simulation.plans import draw_plan, load_plan
+from tests.simulation.shrink import shrink
+from tests.simulation.sometimes import PROBES
+from tests.simulation.swarm import (
+    LIVES_FOR_ALL_PROBES,
+    Swarm,
+    SwarmReport,
+    SwarmSize,
+    keep_failure,
+    live_plan,
+)
+
+_MUTANT_SEEDS = 200
+_MUTANT_SECONDS = 20.0
+_MUTANT_FAULTS_MAX = 5
+
+
+def main() -> int:
+    """Do what the command line says; return the exit code."""
+    arguments = _parse()
+    if arguments.command == "sim":
+        return _sim(arguments)
+    return _mutants(arguments) if arguments.command == "mutants" else _swarm(arguments)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    commands = parser.add_subparsers(dest="command", required=True)
+    sim = commands.add_parser("sim", help="live one life and show it")
+    sim.add_argument("seed", type=int, nargs="?")
+    sim.add_argument("--plan", type=Path, help="a file with a plan, instead of a seed")
+    sim.add_argument("--seconds", type=float, default=60.0, help="of faults")
+    sim.add_argument("--mutant", help="plant this bug")
+    sim.add_argument("--quiet", action="store_true", help="show only what came of it")
+    swarm = commands.add_parser("swarm", help="live many lives on all cores")
+    swarm.add_argument("--seeds", type=int)
+    swarm.add_argument("--first", type=int, default=0)
+    swarm.add_argument("--seconds", type=float, default=60.0, help="of faults in each life")
+    swarm.add_argument("--budget", type=float, help="real minutes")
+    mutants = commands.add_parser("mutants", help="plant bugs and see how soon they are caught")
+    mutants.add_argument("names", nargs="*", metavar="NAME")
+    mutants.add_argument("--seeds", type=int, default=_MUTANT_SEEDS)
+    mutants.add_argument("--no-shrink", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.command == "sim" and (arguments.seed is None) == (arguments.plan is None):
+        parser.error("give either a seed or --plan FILE")
+    return arguments
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _sim(arguments: argparse.Namespace) -> int:
+    if arguments.plan is not None:
+        plan = load_plan(arguments.plan)
+    else:
+        plan = draw_plan(arguments.seed, arguments.seconds)
+    with find_mutant(arguments.mutant).planted() if arguments.mutant else nullcontext():
+        report = live(plan, show=None if arguments.quiet else _say)
+    _say(f"reached: {', '.join(sorted(report.sometimes))}")
+    _say(f"{report.simulated_s:.1f} simulated seconds, {report.counts}, {report.fingerprint}")
+    _say(report.problem if report.checker else "all promises were kept")
+    return 1 if report.checker else 0
+
+
+def _swarm(arguments: argparse.Namespace) -> int:
+    size = SwarmSize(
+        first=arguments.first,
+        seeds=arguments.seeds if arguments.seeds or arguments.budget else LIVES_FOR_ALL_PROBES,
+        seconds=arguments.seconds,
+        budget_s=None if arguments.budget is None else arguments.budget * 60,
+    )
+
+    def show_progress(life_count: int) -> None:
+        if life_count % 10 == 0:
+            _say(f"{life_count} lives")
+
+    report = Swarm(size, on_life=show_progress).run()
+    _say(_describe(report))
+    if report.failure is not None:
+        _show_failure(report.failure, arguments.seconds)
+        return 1
+    if report.missed_probes and report.life_count >= LIVES_FOR_ALL_PROBES:
+        _say(f"never reached: {', '.join(report.missed_probes)}; the lives are too tame")
+        return 1
+    return 0
+
+
+def _show_failure(failure: LifeReport, seconds: float) -> None:
+    _say(f"\nseed {failure.plan.seed} at {failure.simulated_s:.3f} s: {failure.problem}")
+    _say(f"replay it: make sim SEED={failure.plan.seed} SECONDS={seconds:g}")
+    _say(f"making its plan of {len(failure.plan.faults)} faults smaller ...")
+    shrunk, path = keep_failure(failure)
+    _say(f"{len(shrunk.plan.faults)} faults are left: {shrunk.problem}")
+    _say(f"replay it: make sim PLAN={path}")
+
+
+def _describe(report: SwarmReport) -> str:
+    wall_s = max(report.wall_s, 0.001)
+    lines = [
+        f"{report.life_count} lives, {report.simulated_s:.0f} simulated seconds in {wall_s:.0f} s",
+        f"{report.simulated_s / wall_s:.1f} times real time",
+        f"{report.event_count / max(report.simulated_s, 1):.0f} events per simulated second",
+        f"{report.event_count / wall_s:.0f} events per real second",
+        f"{report.crash_count} crashes, {report.acknowledged_count} records acknowledged",
+        "",
+        f"{'lives':>6}  probe",
+    ]
+    lines += [
+        f"{report.life_counts_by_probe[probe]:>6}  {probe:<20} {about}"
+        for probe, about in PROBES.items()
+    ]
+    return "\n".join(lines)
+
+
+def _mutants(arguments: argparse.Namespace) -> int:
+    names = arguments.names or [mutant.name for mutant in MUTANTS]
+    missed: list[str] = []
+    _say("| planted bug | seeds until caught | caught by | faults left | what is wrong |")
+    _say("|---|---|---|---|---|")
+    for name in names:
+        size = SwarmSize(seeds=arguments.seeds, seconds=_MUTANT_SECONDS)
+        report = Swarm(size, mutant=name, on_life=lambda _: None).run()
+        failure = report.failure
+        about = find_mutant(name).about
+        if failure is None:
+            missed.append(name)
+            _say(f"| {name} | **not in {arguments.seeds}** | | | {about} |")
+            continue
+        fault_count = "-"
+        if not arguments.no_shrink:
+            shrunk = shrink(failure, lambda plan, name=name: live_plan(plan, name)).report
+            fault_count = str(len(shrunk.plan.faults))
+            if len(shrunk.plan.faults) > _MUTANT_FAULTS_MAX:
+                missed.append(name)
+        seed_count = int(failure.plan.seed) + 1
+        _say(f"| {name} | {seed_count} | {failure.checker} | {fault_count} | {about} |")
+    if missed:
+        _say(f"not good enough: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The machine of a broker, and who keeps the broker running on it.
+
+All crashes go through here, so that the book learns what each of them may take.
+"""
+
+from collections.abc import Mapping
+from typing import final
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.server import open_broker
+from tests.simulation.checkers.book import Book, DamageReported
+from tests.simulation.checkers.broker_promises import DurableStays, HonestStatus
+from tests.simulation.plans import Plan
+from tests.simulation.process import Process
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.world import World
+from wire.errors import DataDirectoryError
+
+HOST, PORT = "broker", 8433
+TOPIC = "flights"
+_OFFLINE_MEAN_S = 0.5
+
+
+@final
+class BrokerHost:
+    """A broker's machine: it crashes when told to, and is started again."""
+
+    def __init__(self, world: World, plan: Plan, book: Book, sometimes: Sometimes) -> None:
+        """Make the machine; `run` must run in a task of its own."""
+        self.node = world.add_node(HOST)
+        self.crash_count = 0
+        self._world = world
+        self._plan = plan
+        self._book = book
+        self._sometimes = sometimes
+        self._random = world.streams.stream("operator")
+        self._stop_wanted = trio.Event()
+        self._is_cache_wrong = False
+        (self._durable,) = (each for each in book.checkers if isinstance(each, DurableStays))
+        (self._honest,) = (each for each in book.checkers if isinstance(each, HonestStatus))
+        self.node.disk_speed.sync_mean_s = plan.sync_mean_s
+        world.observe(self._observe)
+
+    async def run(self) -> None:
+        """Start the broker whenever it is down; work until cancelled."""
+        while True:
+            if self.node.process is None:
+                self._stop_wanted = trio.Event()
+                self.node.start(self._serve)
+            await trio.sleep(self._random.expovariate(1 / self._plan.restart_mean_s))
+
+    def kill(self) -> None:
+        """End the process; nothing happens when none runs."""
+        if self.node.process is not None:
+            self._crashed(may_lose=self._is_cache_wrong)
+            self.node.kill()
+
+    def cut_power(self) -> None:
+        """End everything on the machine."""
+        self._crashed(may_lose=True)
+        self.node.cut_power()
+        self._sometimes.cut(self.node.disk.survivals)
+
+    def stop(self) -> None:
+        """Ask the broker to stop in good order."""
+        self._stop_wanted.set()
+
+    def disk_failed(self, *, is_sync: bool) -> None:
+        """Take note that a call to the disk has failed."""
+        self._honest.disk_has_failed = True
+        self._is_cache_wrong |= is_sync
+
+    def disk_filled(self) -> None:
+        """Take note that there was no room on the disk."""
+        self._honest.disk_was_full = True
+
+    async def _serve(self, process: Process) -> None:
+        config = BrokerConfig(listen=f"{HOST}:{PORT}", **self._plan.broker_settings)
+        stop_wanted = self._stop_wanted
+        try:
+            async with open_broker(config, process.env, process.disk):
+                await stop_wanted.wait()
+        except (OSError, DataDirectoryError) as error:
+            process.env.probe("broker_failed", reason=str(error))
+        if self._is_cache_wrong:
+            self._crashed(may_lose=True)
+
+    def _crashed(self, *, may_lose: bool) -> None:
+        self.crash_count += 1
+        if may_lose and not self._plan.is_durable:
+            self._book.forgotten(
+                {
+                    partition: self._durable.durable_ends.get(partition, 0)
+                    for partition in range(self._plan.partition_count)
+                }
+            )
+            self._sometimes.reached("lost in memory")
+
+    def _observe(self, node: str, event: str, fields: Mapping[str, object]) -> None:
+        if node != HOST:
+            return
+        self._sometimes.probed(event, fields)
+        self._book.probed(event, fields)
+        if event == "broker_started":
+            self._is_cache_wrong = False
+        elif event == "log_damaged":
+            partition, offset, end = fields["partition"], fields["offset"], fields["end_offset"]
+            assert isinstance(partition, int)
+            assert isinstance(offset, int)
+            assert isinstance(end, int)
+            self._book.damage_reported(DamageReported(partition, offset, end))
+        elif event == "log_status_changed" and fields["status"] == "offline":
+            self._world.clock.call_later(self._random.expovariate(1 / _OFFLINE_MEAN_S), self.kill)

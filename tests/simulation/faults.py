@@ -1,0 +1,278 @@
+"""What a plan's faults do to the world.
+
+Some are aimed: they wait for a moment that lasts microseconds, and strike in it.
+"""
+
+import errno
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import final
+
+from tests.simulation.broker_host import HOST, BrokerHost
+from tests.simulation.checkers.book import Book, DamageReported
+from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.file_tree import os_error
+from tests.simulation.link import LinkQuality
+from tests.simulation.plans import Fault, Plan
+from tests.simulation.rot import checkpoints, provable_batches
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.world import World
+
+_ROOMY_BYTES = 1 << 50
+_SHORT_S = 0.002
+"""How long after the moment that it is aimed at a crash comes, at most."""
+
+Aim = Callable[[str, str], bool]
+"""Told of a call to the disk before it takes effect; returns whether this was the moment."""
+
+
+@final
+class Nemesis:
+    """Carries out the faults of one plan."""
+
+    def __init__(
+        self,
+        world: World,
+        host: BrokerHost,
+        book: Book,
+        sometimes: Sometimes,
+        kill_client: Callable[[float], None],
+    ) -> None:
+        """Be after `host`, and after the clients, one of which `kill_client` chooses by dice."""
+        self._world = world
+        self._host = host
+        self._book = book
+        self._sometimes = sometimes
+        self._kill_client = kill_client
+        self._aims: list[Aim] = []
+        self._heals: list[Callable[[], None]] = []
+        self._rotted_partitions: set[int] = set()
+        self._is_over = False
+        self._normal_sync_s = host.node.disk_speed.sync_mean_s
+        host.node.disk_watcher = self._watch
+        self._effects: Mapping[str, Callable[[Fault], None]] = {
+            "kill": lambda _: host.kill(),
+            "cut_power": lambda _: host.cut_power(),
+            "cut_power_while_syncing": self._cut_power_while_syncing,
+            "cut_power_after_append": partial(self._crash_after_append, crash=host.cut_power),
+            "kill_after_append": partial(self._crash_after_append, crash=host.kill),
+            "crash_in_roll": self._crash_in_roll,
+            "crash_in_checkpoint": self._crash_in_checkpoint,
+            "stop": lambda _: host.stop(),
+            "pause": lambda fault: host.node.pause(fault.duration),
+            "stall_loop": lambda fault: host.node.stall_loop(fault.duration),
+            "stall_disk": lambda fault: host.node.stall_disk(fault.duration),
+            "slow_disk": self._slow_disk,
+            "fail_sync": self._fail_sync,
+            "fail_write": self._fail_write,
+            "fill_disk": self._fill_disk,
+            "rot": self._rot,
+            "rot_checkpoint": self._rot_checkpoint,
+            "partition": self._partition,
+            "break_connections": self._break_connections,
+            "jump_clock": self._jump_clock,
+            "kill_client": lambda fault: kill_client(fault.dice),
+            "no_descriptors": self._no_descriptors,
+        }
+
+    def begin(self, plan: Plan) -> None:
+        """Make the world a bad place, and have all faults come at their times."""
+        network = plan.network
+        self._world.network.set_quality(
+            LinkQuality(
+                delay_mean_s=network.delay_mean_s,
+                loss=network.loss,
+                split=network.split,
+                reset=network.reset,
+            )
+        )
+        self._world.buggify.site_rate = plan.buggify_rate
+        self._world.buggify.fire_rate = 0.25
+        for fault in plan.faults:
+            self._world.clock.call_later(fault.at, partial(self._strike, fault))
+
+    def end(self) -> None:
+        """Make everything good that was made bad, but for what has rotted."""
+        self._is_over = True
+        self._aims.clear()
+        for heal in self._heals:
+            heal()
+        self._world.network.set_quality(LinkQuality())
+        self._world.buggify.site_rate = 0.0
+
+    def _strike(self, fault: Fault) -> None:
+        if not self._is_over:
+            self._world.trace.note("nemesis", f"{fault.kind} {fault.duration} {fault.dice}")
+            self._effects[fault.kind](fault)
+
+    def _watch(self, operation: str, path: str) -> None:
+        for aim in list(self._aims):
+            try:
+                is_reached = aim(operation, path)
+            except OSError:
+                self._aims.remove(aim)
+                raise
+            if is_reached:
+                self._aims.remove(aim)
+
+    def _later(self, seconds: float, heal: Callable[[], None]) -> None:
+        """Heal after a while, and at the end in any case; healing twice does no harm."""
+        self._heals.append(heal)
+        self._world.clock.call_later(seconds, heal)
+
+    def _cut_power_while_syncing(self, fault: Fault) -> None:
+        def aim(operation: str, path: str) -> bool:
+            if operation != "sync" or not path.endswith(".log"):
+                return False
+            delay_s = fault.dice * self._host.node.disk_speed.sync_mean_s
+            self._world.clock.call_later(delay_s, self._host.cut_power)
+            return True
+
+        self._aims.append(aim)
+
+    def _crash_after_append(self, _: Fault, *, crash: Callable[[], None]) -> None:
+        def aim(operation: str, path: str) -> bool:
+            if operation != "write_at" or not _is_of_topic(path, ".log"):
+                return False
+            self._sometimes.reached("crash after append")
+            self._world.clock.call_later(0, crash)
+            return True
+
+        self._aims.append(aim)
+
+    def _crash_in_roll(self, fault: Fault) -> None:
+        def aim(operation: str, path: str) -> bool:
+            if operation != "create" or not _is_of_topic(path, ".log"):
+                return False
+            self._sometimes.reached("crash in roll")
+            crash = self._host.kill if fault.dice < 0.2 else self._host.cut_power
+            self._world.clock.call_later(fault.dice * _SHORT_S, crash)
+            return True
+
+        self._aims.append(aim)
+
+    def _crash_in_checkpoint(self, fault: Fault) -> None:
+        wanted = "rename" if fault.dice < 0.5 else "sync"
+
+        def aim(operation: str, path: str) -> bool:
+            if operation != wanted or not _is_of_topic(path, "checkpoint.tmp"):
+                return False
+            self._sometimes.reached("crash in checkpoint")
+            is_kill = fault.dice % 0.25 < 0.05
+            crash = self._host.kill if is_kill else self._host.cut_power
+            self._world.clock.call_later(fault.dice % 0.1 * _SHORT_S, crash)
+            return True
+
+        self._aims.append(aim)
+
+    def _slow_disk(self, fault: Fault) -> None:
+        speed = self._host.node.disk_speed
+        speed.sync_mean_s = max(self._normal_sync_s, fault.dice * 0.5)
+        self._later(fault.duration, self._speed_disk_up)
+
+    def _speed_disk_up(self) -> None:
+        self._host.node.disk_speed.sync_mean_s = self._normal_sync_s
+
+    def _fail_sync(self, fault: Fault) -> None:
+        remaining = int(fault.dice * 10)
+
+        def aim(operation: str, path: str) -> bool:
+            nonlocal remaining
+            if operation != "sync":
+                return False
+            remaining -= 1
+            if remaining >= 0:
+                return False
+            self._host.disk_failed(is_sync=True)
+            raise os_error(errno.EIO, path)
+
+        self._aims.append(aim)
+
+    def _fail_write(self, _: Fault) -> None:
+        def aim(operation: str, path: str) -> bool:
+            if operation != "write_at" or not _is_of_topic(path, ".log"):
+                return False
+            self._host.disk_failed(is_sync=False)
+            raise os_error(errno.EIO, path)
+
+        self._aims.append(aim)
+
+    def _fill_disk(self, fault: Fault) -> None:
+        disk = self._host.node.disk
+        disk.capacity_bytes = _ROOMY_BYTES
+        used_bytes = _ROOMY_BYTES - disk.room_bytes()
+        disk.capacity_bytes = used_bytes + int(fault.dice * 2000)
+        self._host.disk_filled()
+        self._later(fault.duration, self._free_disk)
+
+    def _free_disk(self) -> None:
+        self._host.node.disk.capacity_bytes = None
+
+    def _rot(self, fault: Fault) -> None:
+        """Flip one bit of a durable batch while the broker is down."""
+        self._host.kill()
+        disk = self._host.node.disk
+        batches = [
+            batch
+            for batch in provable_batches(disk)
+            if batch.partition not in self._rotted_partitions
+        ]
+        if not batches:
+            return
+        path, partition, position, header = batches[int(fault.dice * len(batches))]
+        self._rotted_partitions.add(partition)
+        self._book.rotted(DamageReported(partition, header.base_offset, header.next_offset))
+        bit = int(fault.dice * 1_000_003) % (header.size * 8)
+        self._flip(disk, path, position * 8 + bit)
+
+    def _rot_checkpoint(self, fault: Fault) -> None:
+        self._host.kill()
+        disk = self._host.node.disk
+        paths = checkpoints(disk)
+        if paths:
+            path = paths[int(fault.dice * len(paths))]
+            bit = int(fault.dice * 1_000_003) % (len(disk.durable_bytes(path)) * 8)
+            self._flip(disk, path, bit)
+
+    def _flip(self, disk: FaultyDisk, path: str, bit: int) -> None:
+        self._world.trace.note(HOST, f"has a bit flipped: {bit} of {path}")
+        disk.flip_bit(path, bit // 8, bit % 8)
+
+    def _partition(self, fault: Fault) -> None:
+        others = [name for name in self._world.nodes if name != HOST]
+        other = others[int(fault.dice * len(others))]
+        side = int(fault.dice * 1000) % 3
+        ends = ([HOST], [other]) if side else ([other], [HOST])
+        is_one_way = side < 2
+        if is_one_way:
+            self._sometimes.reached("one-way partition")
+        heal = self._world.network.partition(*ends, one_way=is_one_way)
+        is_healed = False
+
+        def heal_once() -> None:
+            nonlocal is_healed
+            if not is_healed:
+                is_healed = True
+                heal()
+
+        self._later(fault.duration * 2, heal_once)
+
+    def _break_connections(self, _: Fault) -> None:
+        for name in self._world.nodes:
+            if name != HOST:
+                self._world.network.break_connections(HOST, name)
+
+    def _jump_clock(self, fault: Fault) -> None:
+        seconds = (fault.dice - 0.5) * 7200
+        if seconds < 0:
+            self._sometimes.reached("clock went back")
+        self._host.node.wall_clock.jump(seconds)
+
+    def _no_descriptors(self, fault: Fault) -> None:
+        self._host.node.fail_accepts(fail=True)
+        self._break_connections(fault)
+        self._later(fault.duration, lambda: self._host.node.fail_accepts(fail=False))
+
+
+def _is_of_topic(path: str, ending: str) -> bool:
+    return path.startswith("topics/") and path.endswith(ending)

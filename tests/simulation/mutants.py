@@ -1,0 +1,331 @@
+"""Planted bugs: what the swarm must catch, to show that it would.
+
+Each replaces one function of the code under test for the length of a block. Nothing of this is in
+the code itself.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import logstore.scan
+from broker.handlers.fetch import FetchHandler, Found
+from logstore.checkpoint import CHECKPOINT_NAME, write_small_file
+from logstore.flush import Flush
+from logstore.index import SegmentIndex
+from logstore.log import PartitionLog
+from logstore.producer_state import ProducerStates
+from logstore.scan import FileWindow
+from logstore.segment import Segment
+from logstore.segment_scan import SegmentScan
+from logstore.slice import LogSlice
+from tests.simulation.faulty_disk import FaultyFile
+from wire.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
+
+Patch = tuple[Any, str, Any]
+"""An object, the name of one of its attributes, and what to put there."""
+
+
+class Mutant:
+    """A bug, with a name and a sentence that says what is wrong."""
+
+    def __init__(self, name: str, about: str, *patches: Patch) -> None:
+        """Consist of `patches`."""
+        self.name = name
+        self.about = about
+        self._patches = patches
+
+    @contextmanager
+    def planted(self) -> Generator[None]:
+        """Have the bug while the block runs."""
+        with ExitStack() as stack:
+            for owner, name, value in self._patches:
+                stack.callback(setattr, owner, name, owner.__dict__[name])
+                setattr(owner, name, value)
+            yield
+
+
+def _sync_files_only(self: Flush) -> None:
+    for file in self.work.files.values():
+        file.sync()
+    if self.work.checkpoint is not None:
+        path = f"{self._directory}/{CHECKPOINT_NAME}"
+        disk = self._disk
+        sync_directory = type(disk).sync_directory
+        type(disk).sync_directory = lambda *_: None  # type: ignore[method-assign]
+        try:
+            write_small_file(disk, path, self.work.checkpoint)
+        finally:
+            type(disk).sync_directory = sync_directory  # type: ignore[method-assign]
+
+
+_flush = Flush._run
+
+
+def _checkpoint_first(self: Flush) -> None:
+    if self.work.checkpoint is not None:
+        write_small_file(self._disk, f"{self._directory}/{CHECKPOINT_NAME}", self.work.checkpoint)
+    for file in self.work.files.values():
+        file.sync()
+    self._disk.sync_directory(self._directory)
+
+
+def _flush_with_retry(self: Flush) -> None:
+    try:
+        _flush(self)
+    except OSError:
+        _flush(self)
+
+
+def _claim_to_flush(self: Flush) -> None:
+    self.is_done = True
+
+
+_end_flush = PartitionLog.end_flush
+
+
+def _end_flush_at_the_end(self: PartitionLog, flush: Flush) -> None:
+    _end_flush(self, flush)
+    if self._failure is None:
+        self._durable = self._end()
+
+
+def _header_without_crc(buffer: Any, position: int = 0) -> BatchHeader | None:  # noqa: ANN401
+    if position + HEADER_SIZE > len(buffer):
+        return None
+    header = BatchHeader(*_HEADER.unpack_from(buffer, position))
+    return header if header.sync_marker == SYNC_MARKER else None
+
+
+def _is_torn_always(*_: object) -> bool:
+    return False
+
+
+def _is_followed(_: SegmentScan, __: int, behind: object) -> bool:
+    return behind is not None
+
+
+_batches = SegmentScan.batches
+
+
+def _batches_but_the_last(self: SegmentScan) -> Iterator[tuple[int, BatchHeader]]:
+    last = None
+    for batch in _batches(self):
+        if last is not None:
+            yield last
+        last = batch
+    if last is None:
+        return
+    if self.is_torn:
+        self.end_position = last[0]
+    else:
+        yield last
+
+
+_read = PartitionLog.read
+
+
+def _read_uncommitted(
+    self: PartitionLog, offset: int, *, bytes_max: int, high_watermark: int
+) -> LogSlice | None:
+    del high_watermark
+    return _read(self, offset, bytes_max=bytes_max, high_watermark=self.log_end_offset)
+
+
+_look = FetchHandler._look
+
+
+def _look_at_the_end(self: FetchHandler, *arguments: Any, **options: Any) -> Found:  # noqa: ANN401
+    del self
+    found = _look(*arguments, **options)
+    if found.partition is not None:
+        found.high_watermark = found.partition.log.log_end_offset
+    return found
+
+
+_append = Segment.append
+
+
+def _append_full(
+    self: Segment, header: BatchHeader, batch: memoryview, *, base_offset: int
+) -> None:
+    try:
+        _append(self, header, batch, base_offset=base_offset)
+    except OSError:
+        self.take_in(header, self.end_position, base_offset=base_offset)
+
+
+def _forget_producers(self: ProducerStates, snapshots: object = ()) -> None:
+    del snapshots
+    self._producers = {}
+
+
+def _roll_new_only(self: PartitionLog, *, now_ms: int) -> None:
+    new = self._segments.roll(self.config, now_ms=now_ms)
+    self._unflushed._files.clear()
+    self._unflushed.wrote(new.path, new.file())
+    self._unflushed.made_name()
+    self._unflushed.request_checkpoint()
+
+
+def _index_without_crc(
+    cls: type[SegmentIndex], data: bytes, *, base_offset: int, interval_bytes: int
+) -> SegmentIndex | None:
+    if len(data) < 28:
+        return None
+    count = (len(data) - 28) // 16
+    index = cls(base_offset=base_offset, interval_bytes=interval_bytes)
+    body = data[28:]
+    index._offsets.frombytes(body[: count * 4])
+    index._positions.frombytes(body[count * 4 : count * 8])
+    index._max_timestamps.frombytes(body[count * 8 : count * 16])
+    return index
+
+
+def _all_durable(self: PartitionLog, segment: Segment) -> int:
+    del self
+    return segment.end_position
+
+
+def _load_without_check(self: LogSlice) -> LogSlice:
+    self._is_trusted = True
+    return self
+
+
+def _keep_tail(self: Segment) -> None:
+    del self
+
+
+_fail = PartitionLog.fail
+
+
+def _fail_never(self: PartitionLog, reason: str) -> None:
+    if not reason.startswith("fsync"):
+        _fail(self, reason)
+        return
+    if self._flush is not None:
+        flush, self._flush = self._flush, None
+        self._unflushed.done(had_no_room=False)
+        self._durable = flush.work.end
+
+
+MUTANTS: Final = (
+    Mutant(
+        "ack-before-fsync",
+        "the durable end is where the log ends",
+        (PartitionLog, "durable_end_offset", property(lambda log: log.log_end_offset)),
+    ),
+    Mutant(
+        "flush-does-nothing", "a flush is done without a sync", (Flush, "_run", _claim_to_flush)
+    ),
+    Mutant(
+        "no-directory-sync",
+        "names of new segments are not made durable",
+        (Flush, "_run", _sync_files_only),
+    ),
+    Mutant(
+        "checkpoint-first",
+        "the checkpoint is written before what it speaks of is on disk",
+        (Flush, "_run", _checkpoint_first),
+    ),
+    Mutant("retry-fsync", "a failed fsync is tried again", (Flush, "_run", _flush_with_retry)),
+    Mutant(
+        "ignore-fsync-error", "a failed fsync counts as done", (PartitionLog, "fail", _fail_never)
+    ),
+    Mutant(
+        "trust-page-cache",
+        "a start believes the page cache, also after a failed fsync",
+        (FaultyFile, "drop_cache", lambda _: None),
+    ),
+    Mutant(
+        "ack-overtakes-fsync",
+        "a flush covers what was appended while it ran",
+        (PartitionLog, "end_flush", _end_flush_at_the_end),
+    ),
+    Mutant(
+        "truncate-at-first-bad",
+        "whatever is bad is a torn tail",
+        (SegmentScan, "_was_durable", _is_torn_always),
+    ),
+    Mutant(
+        "good-behind-bad-is-proof",
+        "a valid batch behind a bad one proves damage",
+        (SegmentScan, "_was_durable", _is_followed),
+    ),
+    Mutant(
+        "skip-header-crc",
+        "recovery and reads do not check the CRC of headers",
+        (logstore.scan, "parse_header", _header_without_crc),
+    ),
+    Mutant(
+        "skip-payload-crc",
+        "recovery and reads do not check payloads",
+        (FileWindow, "_has_payload", lambda *_: True),
+    ),
+    Mutant(
+        "serve-unchecked",
+        "what comes from the disk is sent without a check",
+        (LogSlice, "load", _load_without_check),
+    ),
+    Mutant(
+        "trust-index",
+        "an index is believed without its CRC",
+        (SegmentIndex, "from_bytes", classmethod(_index_without_crc)),
+    ),
+    Mutant(
+        "forget-producers",
+        "a start forgets what the checkpoint says of producers",
+        (ProducerStates, "__init__", _forget_producers),
+    ),
+    Mutant(
+        "no-dedup",
+        "batches that are sent again are appended again",
+        (ProducerStates, "check", lambda *_: None),
+    ),
+    Mutant(
+        "reuse-offset",
+        "cutting off a torn tail takes the last good batch along",
+        (SegmentScan, "batches", _batches_but_the_last),
+    ),
+    Mutant(
+        "read-uncommitted",
+        "fetches read beyond the high watermark",
+        (PartitionLog, "read", _read_uncommitted),
+    ),
+    Mutant(
+        "committed-is-appended",
+        "fetches read, and announce, what is only appended",
+        (PartitionLog, "read", _read_uncommitted),
+        (FetchHandler, "_look", _look_at_the_end),
+    ),
+    Mutant(
+        "full-disk-swallowed",
+        "an append that found no room counts all the same",
+        (Segment, "append", _append_full),
+    ),
+    Mutant(
+        "roll-forgets-old-segment",
+        "what was unsynced in a segment is forgotten when it is rolled",
+        (PartitionLog, "_roll", _roll_new_only),
+    ),
+    Mutant(
+        "stamp-lies",
+        "batches are stamped with a durable position that is not",
+        (PartitionLog, "_durable_position_in", _all_durable),
+    ),
+    Mutant(
+        "torn-tail-left",
+        "a torn tail is not cut off the file",
+        (Segment, "cut_file", _keep_tail),
+    ),
+)
+"""All planted bugs."""
+
+
+def find_mutant(name: str) -> Mutant:
+    """Return the mutant of a name.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return {mutant.name: mutant for mutant in MUTANTS}[name]

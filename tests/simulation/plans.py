@@ -1,0 +1,197 @@
+"""Plans: what one life will be, as plain data.
+
+A seed expands to a plan, and a plan is all that a life depends on, besides the code. So what is
+kept of a failure is its plan: it says what matters, it can be shrunk, and it still replays when
+the dice of seeds have changed.
+"""
+
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tests.simulation.random_streams import RandomStreams
+
+FAULT_GAPS_S: Final = {
+    "kill": 8.0,
+    "cut_power": 8.0,
+    "cut_power_while_syncing": 5.0,
+    "cut_power_after_append": 6.0,
+    "kill_after_append": 8.0,
+    "crash_in_roll": 6.0,
+    "crash_in_checkpoint": 6.0,
+    "stop": 15.0,
+    "pause": 10.0,
+    "stall_loop": 10.0,
+    "stall_disk": 10.0,
+    "slow_disk": 15.0,
+    "fail_sync": 10.0,
+    "fail_write": 20.0,
+    "fill_disk": 12.0,
+    "rot": 20.0,
+    "rot_checkpoint": 25.0,
+    "partition": 8.0,
+    "break_connections": 8.0,
+    "jump_clock": 10.0,
+    "kill_client": 12.0,
+    "no_descriptors": 25.0,
+}
+"""The kinds of faults, and how far apart they are on average in a life that has them."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that goes wrong."""
+
+    at: float
+    """When, in seconds from the beginning of the faults. An aimed one waits from then on for the
+    moment that it is aimed at."""
+    kind: str
+    duration: float
+    """For how long, in seconds, where that means anything."""
+    dice: float
+    """From 0 to 1; what else is to be chosen: which one, how much, on which side."""
+
+
+class ProducerPlan(msgspec.Struct, frozen=True):
+    """One client that writes."""
+
+    kind: str
+    """`library`, or `raw`: by hand, with batches that are sent again without need."""
+    acks: int
+    is_idempotent: bool
+    compression: str
+    pause_s: float
+    """Mean time between two bursts."""
+    burst_max: int
+    """Records handed over at once, at most."""
+    value_bytes_max: int
+    delivery_timeout_s: float
+
+
+class NetworkPlan(msgspec.Struct, frozen=True):
+    """What the network is like while there are faults."""
+
+    delay_mean_s: float
+    loss: float
+    split: float
+    reset: float
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One life."""
+
+    seed: str
+    """Of all dice that are thrown while it goes on."""
+    seconds: float
+    """How long the faults go on; a tail without faults follows."""
+    broker_count: int
+    partition_count: int
+    topic_settings: dict[str, str]
+    broker_settings: dict[str, int]
+    sync_mean_s: float
+    restart_mean_s: float
+    network: NetworkPlan
+    buggify_rate: float
+    producers: list[ProducerPlan]
+    library_consumer_count: int
+    faults: list[Fault]
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is committed is on the disk."""
+        return self.topic_settings["durability"] == "fsync"
+
+
+def draw_plan(seed: int, seconds: float) -> Plan:
+    """Return the plan of a seed; each part of it has dice of its own."""
+    streams = RandomStreams(f"plan {seed}")
+    random = streams.stream("network")
+    network = NetworkPlan(
+        delay_mean_s=10 ** random.uniform(-3.5, -1.5),
+        loss=random.choice([0.0, 0.0, 0.01, 0.05]),
+        split=random.choice([0.0, 0.1, 0.5]),
+        reset=random.choice([0.0, 0.0, 0.001, 0.01]),
+    )
+    random = streams.stream("disk")
+    sync_mean_s = 10 ** random.uniform(-4, -1.7)
+    random = streams.stream("clients")
+    producers = [_draw_producer(random) for _ in range(random.randint(1, 3))]
+    library_consumer_count = random.randint(0, 1)
+    random = streams.stream("configuration")
+    return Plan(
+        seed=str(seed),
+        seconds=seconds,
+        broker_count=1,
+        partition_count=random.randint(1, 3),
+        topic_settings=_draw_topic_settings(random),
+        broker_settings={
+            "flush_interval_ms": random.choice([50, 500, 5000]),
+            "maintenance_interval_ms": random.choice([200, 1000, 5000]),
+        },
+        sync_mean_s=sync_mean_s,
+        restart_mean_s=random.choice([0.1, 0.3, 1.0]),
+        network=network,
+        buggify_rate=random.choice([0.0, 0.25, 1.0]),
+        producers=producers,
+        library_consumer_count=library_consumer_count,
+        faults=_draw_faults(streams, seconds),
+    )
+
+
+def _draw_topic_settings(random: Random) -> dict[str, str]:
+    settings = {
+        "durability": random.choice(["fsync", "fsync", "fsync", "replicated"]),
+        "segment_bytes": random.choice(["4096", "4096", "8KiB", "32KiB", "1MiB"]),
+        "index_interval_bytes": random.choice(["256", "1KiB", "4KiB"]),
+    }
+    if random.random() < 0.3:
+        settings["retention_bytes"] = random.choice(["8KiB", "64KiB"])
+    if random.random() < 0.2:
+        settings["segment_ms"] = "2s"
+    return settings
+
+
+def _draw_producer(random: Random) -> ProducerPlan:
+    kind = random.choice(["library", "library", "raw"])
+    acks = 2 if kind == "raw" else random.choice([2, 2, 2, 1, 0])
+    return ProducerPlan(
+        kind=kind,
+        acks=acks,
+        is_idempotent=kind == "raw" or (acks != 0 and random.random() < 0.75),
+        compression=random.choice(["none", "none", "lz4", "zstd"]),
+        pause_s=10 ** random.uniform(-1.7, -0.7),
+        burst_max=random.choice([1, 4, 16]),
+        value_bytes_max=random.choice([10, 100, 1500]),
+        delivery_timeout_s=random.choice([2.0, 10.0, 30.0]),
+    )
+
+
+def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:
+    faults: list[Fault] = []
+    for kind, gap_s in FAULT_GAPS_S.items():
+        random = streams.stream(f"fault {kind}")
+        if random.random() < 0.5:
+            continue
+        mean_gap_s = gap_s * 2 ** random.uniform(-1, 1)
+        at = random.expovariate(1 / mean_gap_s)
+        while at < seconds:
+            duration = min(random.expovariate(1 / 0.8), 8.0)
+            faults.append(Fault(round(at, 4), kind, round(duration, 4), round(random.random(), 4)))
+            at += random.expovariate(1 / mean_gap_s)
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def to_json(plan: Plan) -> str:
+    """Return a plan as text for people."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
+
+
+def load_plan(path: Path) -> Plan:
+    """Return the plan in a file.
+
+    Raises:
+        OSError: The file cannot be read.
+        msgspec.MsgspecError: It holds no plan.
+    """
+    return msgspec.json.decode(path.read_bytes(), type=Plan)

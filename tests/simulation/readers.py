@@ -1,0 +1,226 @@
+"""Clients that read: one by hand, which sees all that a broker says, and one with the library."""
+
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import final
+
+import trio
+
+from client.client import connect
+from client.record import RecordBatch
+from tests.simulation.broker_host import HOST, PORT, TOPIC
+from tests.simulation.checkers.book import Book, DamageReported, Fetched, FinalLog, ViolationError
+from tests.simulation.checkers.history import Operation, Outcome, Poll
+from tests.simulation.process import Process
+from tests.simulation.sometimes import Sometimes
+from wire import api
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    CorruptRecordError,
+    LogOfflineError,
+    OffsetOutOfRangeError,
+    RetriableError,
+    TidelogError,
+    from_wire,
+)
+from wire.fetch import FetchRequest, PartitionFetch, PartitionFetched
+from wire.record_batch import decode_columns, has_valid_payload, parse_header
+from wire.rpc import RpcConnection, open_rpc
+
+PATIENCE_S = 4.0
+BACKOFF_S = 0.1
+_WAIT_MS = 500
+_FETCH_BYTES = 4096
+_UNPACKED_MAX = 1 << 24
+
+
+async def with_connection(
+    process: Process, use: Callable[[RpcConnection], Awaitable[None]]
+) -> None:
+    """Connect to the broker, and call `use`; again and again, until `use` returns."""
+    while True:
+        try:
+            with trio.fail_after(PATIENCE_S) as patience:
+                async with open_rpc(
+                    process.env.network, HOST, PORT, client_name=process.name, client_version="1"
+                ) as connection:
+                    patience.deadline = inf
+                    await use(connection)
+                    return
+        except (ConnectionLostError, RetriableError, trio.TooSlowError):
+            await trio.sleep(BACKOFF_S)
+
+
+@final
+class RawReader:
+    """Reads all partitions from their start, follows them, and tells the book everything."""
+
+    def __init__(
+        self, name: str, book: Book, sometimes: Sometimes, *, topic_id: bytes, partition_count: int
+    ) -> None:
+        """Begin at the start."""
+        self.should_stop = False
+        self.logs = {partition: FinalLog() for partition in range(partition_count)}
+        """What was read since the beginning."""
+        self._name = name
+        self._book = book
+        self._sometimes = sometimes
+        self._topic_id = topic_id
+        self._next_offsets = [0] * partition_count
+
+    async def run(self, process: Process) -> None:
+        """Read until told to stop, and then to the end."""
+        await with_connection(process, self._read)
+
+    async def _read(self, connection: RpcConnection) -> None:
+        is_at_end = False
+        while not (is_at_end and self.should_stop):
+            partitions = [
+                PartitionFetch(self._topic_id, partition, offset, _FETCH_BYTES)
+                for partition, offset in enumerate(self._next_offsets)
+            ]
+            asked_at = trio.current_time()
+            with trio.fail_after(PATIENCE_S):
+                results, data = await connection.call(
+                    api.FETCH,
+                    FetchRequest(_WAIT_MS, 1, 1 << 20, partitions),
+                    take=lambda reply, data: (reply.results, bytes(data)),
+                )
+            self._note_wait(asked_at, has_data=bool(data))
+            is_at_end = True
+            for partition, result in enumerate(results):
+                self._take(partition, result, data[: result.batch_bytes], asked_at)
+                data = data[result.batch_bytes :]
+                is_error = result.error is not None
+                is_at_end &= not is_error and self._next_offsets[partition] == result.high_watermark
+            if any(result.error is not None for result in results):
+                await trio.sleep(BACKOFF_S)
+
+    def _note_wait(self, asked_at: float, *, has_data: bool) -> None:
+        waited_ms = (trio.current_time() - asked_at) * 1000
+        if has_data and 100 < waited_ms < _WAIT_MS:
+            self._sometimes.reached("poll woken")
+        elif not has_data and waited_ms >= _WAIT_MS:
+            self._sometimes.reached("poll expired")
+
+    def _take(
+        self, partition: int, result: PartitionFetched, batches: bytes, asked_at: float
+    ) -> None:
+        if result.error is not None:
+            self._take_error(partition, from_wire(result.error))
+            return
+        log = self.logs[partition]
+        fetch_offset = self._next_offsets[partition]
+        records, next_offset = self._decode(batches, fetch_offset)
+        log.log_start_offset = result.log_start_offset
+        log.high_watermark = result.high_watermark
+        log.values.update(records)
+        self._next_offsets[partition] = next_offset
+        self._book.fetched(
+            Fetched(
+                self._name,
+                partition,
+                fetch_offset,
+                next_offset,
+                records,
+                result.high_watermark,
+                result.log_start_offset,
+                asked_at,
+            )
+        )
+
+    def _decode(self, batches: bytes, offset: int) -> tuple[list[tuple[int, bytes]], int]:
+        records: list[tuple[int, bytes]] = []
+        while batches:
+            header = parse_header(batches)
+            if header is None or not has_valid_payload(header, batches[: header.size]):
+                raise ViolationError("NothingPhantom", f"{self._name} got a bad batch at {offset}")
+            columns = decode_columns(
+                header, batches[: header.size], uncompressed_length_max=_UNPACKED_MAX
+            )
+            assert columns.values is not None
+            for at, value in enumerate(columns.values, header.base_offset):
+                assert value is not None
+                if at >= offset:
+                    records.append((at, value))
+            offset = max(offset, header.next_offset)
+            batches = batches[header.size :]
+        return records, offset
+
+    def _take_error(self, partition: int, error: BrokerError) -> None:
+        offset = self._next_offsets[partition]
+        if isinstance(error, CorruptRecordError):
+            assert error.next_offset is not None
+            damage = DamageReported(partition, offset, error.next_offset)
+            self._sometimes.reached("damage read")
+            self._book.damage_reported(damage)
+            self.logs[partition].damage.append(damage)
+            self._next_offsets[partition] = error.next_offset
+        elif isinstance(error, OffsetOutOfRangeError):
+            assert error.log_start_offset is not None
+            assert error.log_end_offset is not None
+            if offset < error.log_start_offset:
+                self._sometimes.reached("reader overtaken")
+            self._next_offsets[partition] = max(
+                error.log_start_offset, min(offset, error.log_end_offset)
+            )
+        elif not isinstance(error, (RetriableError, LogOfflineError)):
+            raise ViolationError("HonestStatus", f"{self._name} was told: {error!r}")
+
+
+@final
+class LibraryReader:
+    """Reads all partitions with the client library, for the history."""
+
+    def __init__(self, name: str, book: Book, history: list[Operation]) -> None:
+        """Write what is read to `history`."""
+        self._name = name
+        self._book = book
+        self._history = history
+        self._has_sought = True
+
+    async def run(self, process: Process) -> None:
+        """Read until the process is ended."""
+        positions: dict[int, int] = {}
+        while True:
+            try:
+                await self._read(process, positions)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _read(self, process: Process, positions: dict[int, int]) -> None:
+        async with (
+            connect(f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S) as client,
+            client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
+        ):
+            for partition, offset in positions.items():
+                consumer.seek(TOPIC, partition, offset)
+            self._has_sought = True
+            while True:
+                try:
+                    async for batch in consumer.batches():
+                        self._note(batch)
+                        positions[batch.partition] = batch.next_offset
+                except CorruptRecordError as error:
+                    self._skip(error)
+                    raise
+                except OffsetOutOfRangeError:
+                    positions.clear()
+                    raise
+
+    def _skip(self, error: CorruptRecordError) -> None:
+        """The raw reader tells the book where damage is; here it ends the reading."""
+        del error
+        self._has_sought = True
+
+    def _note(self, batch: RecordBatch) -> None:
+        values = [
+            (record.offset, record.value.decode())
+            for record in batch.records()
+            if record.value is not None
+        ]
+        if values:
+            step = Poll({str(batch.partition): values})
+            self._history.append(Operation(self._name, Outcome.OK, [step], seeks=self._has_sought))
+            self._has_sought = False

@@ -1,0 +1,55 @@
+"""Damage to data at rest, where a log can prove that it is damage.
+
+The last batches of a log are exempt: nothing on the disk says yet that they were on it, so bad
+bytes there cannot be told from a torn tail by anybody.
+"""
+
+from typing import NamedTuple
+
+from logstore.segment_format import SEGMENT_HEADER_SIZE
+from tests.simulation.disk_contents import contents
+from tests.simulation.faulty_disk import FaultyDisk
+from wire.record_batch import BatchHeader, has_valid_payload, parse_header
+
+
+class StoredBatch(NamedTuple):
+    """A batch that was once durable, as later ones in its file say."""
+
+    path: str
+    partition: int
+    position: int
+    header: BatchHeader
+
+
+def provable_batches(disk: FaultyDisk) -> list[StoredBatch]:
+    """Return all batches of topics whose damage could be proven."""
+    found: list[StoredBatch] = []
+    for path in sorted(contents(disk)):
+        parts = path.split("/")
+        if parts[0] == "topics" and path.endswith(".log"):
+            batches = _batches(disk.durable_bytes(path), path, int(parts[2]))
+            proven = max((batch.header.durable_position for batch in batches), default=0)
+            found += [batch for batch in batches if batch.position + batch.header.size <= proven]
+    return found
+
+
+def checkpoints(disk: FaultyDisk) -> list[str]:
+    """Return the paths of the checkpoints of all partitions."""
+    return [
+        path
+        for path in sorted(contents(disk))
+        if path.startswith("topics/") and path.endswith("/checkpoint") and disk.durable_bytes(path)
+    ]
+
+
+def _batches(data: bytes, path: str, partition: int) -> list[StoredBatch]:
+    found: list[StoredBatch] = []
+    position = SEGMENT_HEADER_SIZE
+    while True:
+        header = parse_header(data, position)
+        if header is None or position + header.size > len(data):
+            return found
+        if not has_valid_payload(header, data[position : position + header.size]):
+            return found
+        found.append(StoredBatch(path, partition, position, header))
+        position += header.size

@@ -1,0 +1,101 @@
+"""States that a good swarm must reach.
+
+A probe that no life reaches shows that the lives are too tame: then the swarm has failed, though
+nothing was broken.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, final
+
+from tests.simulation.file_tree import Survival
+
+PROBES: Final = {
+    "torn tail": "a start cut off a torn tail",
+    "clean tail": "a start after a crash found nothing to cut off",
+    "damage at start": "a start found damage",
+    "damage read": "a reader was told of damage",
+    "cut: nothing": "a power cut lost all unsynced changes of a segment",
+    "cut: prefix": "a power cut kept the first few, and tore one",
+    "cut: sectors": "a power cut kept any sectors in any order",
+    "cut: size": "a power cut kept the length and zeros",
+    "lost in memory": "a power cut took what was only promised in memory",
+    "resent batch": "a batch that was sent again got its old offset",
+    "resent after crash": "so did one that was sent again after a crash",
+    "disk full": "a log became read-only",
+    "disk has room": "and writable again",
+    "sync failed": "a log went offline because a sync failed",
+    "write failed": "a log went offline because a write failed",
+    "crash in roll": "a crash came while a segment was being rolled",
+    "crash in checkpoint": "a crash came while a checkpoint was being written",
+    "crash after append": "a crash came between an append and its sync",
+    "poll woken": "a long poll was woken by new records",
+    "poll expired": "a long poll ended without any",
+    "produce timed out": "the broker answered that it was not acknowledged in time",
+    "outcome unknown": "a producer gave up a record and does not know whether it is kept",
+    "segments deleted": "retention deleted segments",
+    "reader overtaken": "a reader was told that its offset is deleted",
+    "clean stop": "a broker stopped cleanly",
+    "start refused": "a broker could not start because of its disk",
+    "clock went back": "the wall clock jumped back",
+    "one-way partition": "one direction of a link was cut",
+    "client died": "a client died in the middle of its work",
+    "accept failed": "the broker had no file descriptors left",
+}
+"""Name and meaning of every probe."""
+
+_SURVIVALS = {
+    Survival.NOTHING: "cut: nothing",
+    Survival.PREFIX: "cut: prefix",
+    Survival.SECTORS: "cut: sectors",
+    Survival.SIZE: "cut: size",
+}
+
+
+@final
+class Sometimes:
+    """What one life has reached."""
+
+    def __init__(self) -> None:
+        """Have reached nothing."""
+        self.counts: Counter[str] = Counter()
+
+    def reached(self, probe: str) -> None:
+        """Take note that the state was reached."""
+        assert probe in PROBES, f"there is no probe {probe!r}"
+        self.counts[probe] += 1
+
+    def cut(self, survivals: Mapping[str, Survival]) -> None:
+        """Take note of what a power cut has left of files."""
+        for path, survival in survivals.items():
+            if path.endswith(".log"):
+                self.reached(_SURVIVALS[survival])
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """Take note of what a broker says of itself."""
+        if event == "log_status_changed":
+            self._status_changed(str(fields["status"]), str(fields["reason"]))
+        elif event == "log_opened":
+            self.reached("torn tail" if fields["truncated_bytes"] else "clean tail")
+        elif event == "broker_stopped" and fields["is_clean"]:
+            self.reached("clean stop")
+        elif event in _EVENTS:
+            self.reached(_EVENTS[event])
+
+    def _status_changed(self, status: str, reason: str) -> None:
+        if status == "read-only":
+            self.reached("disk full")
+        elif status == "online":
+            self.reached("disk has room")
+        elif status == "offline" and reason.startswith("fsync"):
+            self.reached("sync failed")
+        elif status == "offline":
+            self.reached("write failed")
+
+
+_EVENTS = {
+    "log_damaged": "damage at start",
+    "segments_deleted": "segments deleted",
+    "broker_failed": "start refused",
+    "accept_failed": "accept failed",
+}

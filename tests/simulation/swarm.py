@@ -1,0 +1,130 @@
+"""Many lives on all cores, until one fails or the time is over."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import count, islice
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+from typing import final
+
+from tests.simulation.mutants import find_mutant
+from tests.simulation.planned_life import LifeReport, live
+from tests.simulation.plans import Plan, draw_plan, to_json
+from tests.simulation.shrink import shrink
+from tests.simulation.sometimes import PROBES
+
+KEPT_PLANS = Path(__file__).parent / "kept_plans"
+
+LIVES_FOR_ALL_PROBES = 200
+"""A swarm of so many lives must have reached every probe."""
+
+
+@dataclass(slots=True)
+class SwarmReport:
+    """What came of a swarm."""
+
+    life_count: int = 0
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
+    event_count: int = 0
+    acknowledged_count: int = 0
+    crash_count: int = 0
+    life_counts_by_probe: Counter[str] = field(default_factory=Counter[str])
+    """How many lives have reached each probe."""
+    failure: LifeReport | None = None
+
+    @property
+    def missed_probes(self) -> list[str]:
+        """The probes that no life has reached."""
+        return [probe for probe in PROBES if not self.life_counts_by_probe[probe]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwarmSize:
+    """How many lives, how long, and for how long."""
+
+    first: int = 0
+    """The first seed."""
+    seeds: int | None = None
+    """How many; `None` for as many as there is time for."""
+    seconds: float = 60.0
+    """How long the faults of each life go on, in simulated seconds."""
+    budget_s: float | None = None
+    """When to begin no more lives, in real seconds; `None` for no limit."""
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+
+def live_seed(seed: int, seconds: float, mutant: str | None = None) -> LifeReport:
+    """Live the life of one seed, with a planted bug if one is named."""
+    return live_plan(draw_plan(seed, seconds), mutant)
+
+
+def live_plan(plan: Plan, mutant: str | None = None) -> LifeReport:
+    """Live one life, with a planted bug if one is named."""
+    with find_mutant(mutant).planted() if mutant else nullcontext():
+        return live(plan)
+
+
+@final
+class Swarm:
+    """Lives of consecutive seeds, all cores busy. Seeds that fail are reported in their order."""
+
+    def __init__(
+        self, size: SwarmSize, *, mutant: str | None = None, on_life: Callable[[int], None]
+    ) -> None:
+        """Call `on_life` with the number of lives after each."""
+        self._size = size
+        self._mutant = mutant
+        self._on_life = on_life
+
+    def run(self) -> SwarmReport:
+        """Return what came of it: all that there was to live, or the first failure."""
+        report = SwarmReport()
+        began_at = perf_counter()
+        size = self._size
+        seeds: Iterator[int] = islice(count(size.first), size.seeds)
+        # Forked children would inherit whatever threads and locks a test runner has.
+        context = get_context("spawn")
+        with ProcessPoolExecutor(size.workers, mp_context=context) as pool:
+            under_way: dict[Future[LifeReport], int] = {}
+            while True:
+                is_late = size.budget_s is not None and perf_counter() - began_at > size.budget_s
+                while not is_late and report.failure is None and len(under_way) < size.workers:
+                    seed = next(seeds, None)
+                    if seed is None:
+                        break
+                    life = pool.submit(live_seed, seed, size.seconds, self._mutant)
+                    under_way[life] = seed
+                if not under_way:
+                    break
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for life in sorted(done, key=lambda life: under_way[life]):
+                    del under_way[life]
+                    self._take(report, life.result())
+        report.wall_s = perf_counter() - began_at
+        return report
+
+    def _take(self, report: SwarmReport, life: LifeReport) -> None:
+        report.life_count += 1
+        report.simulated_s += life.simulated_s
+        report.event_count += life.counts["events"]
+        report.acknowledged_count += life.counts["acknowledged"]
+        report.crash_count += life.counts["crashes"]
+        report.life_counts_by_probe.update(life.sometimes.keys())
+        if life.checker is not None and report.failure is None:
+            report.failure = life
+        self._on_life(report.life_count)
+
+
+def keep_failure(failure: LifeReport, mutant: str | None = None) -> tuple[LifeReport, Path]:
+    """Make the plan of a failure small, write it to a file, and return both."""
+    shrunk = shrink(failure, lambda plan: live_plan(plan, mutant)).report
+    KEPT_PLANS.mkdir(exist_ok=True)
+    path = KEPT_PLANS / f"{shrunk.checker}-{failure.plan.seed}.json".replace(" ", "-")
+    path.write_text(to_json(shrunk.plan), encoding="utf-8")
+    return shrunk, path

@@ -1,0 +1,323 @@
+"""Clients that write, by hand or with the library, and note what they are told."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import final
+
+import trio
+
+from client.client import Client, connect
+from client.config import ProducerConfig
+from client.producer import Producer
+from tests.simulation.broker_host import HOST, PORT, TOPIC
+from tests.simulation.checkers.book import Acknowledged, Book, SentRecord, ViolationError
+from tests.simulation.checkers.history import Operation, Outcome, Send
+from tests.simulation.plans import ProducerPlan
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S, with_connection
+from tests.simulation.sometimes import Sometimes
+from wire import api
+from wire.compression import CODEC_NAMES
+from wire.errors import (
+    DuplicateSequenceError,
+    LogOfflineError,
+    OutOfOrderSequenceError,
+    RequestTimedOutError,
+    RetriableError,
+    TidelogError,
+    from_wire,
+)
+from wire.produce import (
+    Acks,
+    InitProducerRequest,
+    PartitionAppended,
+    PartitionBatch,
+    ProduceReply,
+    ProduceRequest,
+)
+from wire.record_batch import Columns, encode_batch
+from wire.rpc import Outcome as RpcOutcome
+from wire.rpc import RpcConnection
+
+_ACK_TIMEOUT_MS = 1000
+_TIMESTAMP_MS = 1_700_000_000_000
+_RESENT_MAX = 5
+"""As many batches of a producer a broker remembers."""
+_ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
+
+
+@final
+class Values:
+    """Makes the records of one producer."""
+
+    def __init__(self, name: str, plan: ProducerPlan, random: Random, partition_count: int) -> None:
+        """Number them from 0 on in each partition."""
+        self.name = name
+        self.random = random
+        self._plan = plan
+        self._numbers = [0] * partition_count
+
+    def choose_partition(self) -> int:
+        """Return where the next burst goes."""
+        return self.random.randrange(len(self._numbers))
+
+    def next(self, partition: int) -> SentRecord:
+        """Return a new record."""
+        number = self._numbers[partition]
+        self._numbers[partition] += 1
+        size = self.random.randint(0, self._plan.value_bytes_max)
+        padding = self.random.randbytes(size // 2).hex()
+        value = f"{self.name}/{partition}/{number}/{padding}".encode()
+        return SentRecord(self.name, partition, number, value)
+
+
+@final
+class LibraryWriter:
+    """Sends with the client library, in bursts that go on at the same time.
+
+    Told to stop, it sends one more record until that is acknowledged: the proof of life.
+    """
+
+    def __init__(
+        self,
+        plan: ProducerPlan,
+        values: Values,
+        book: Book,
+        sometimes: Sometimes,
+        history: list[Operation],
+    ) -> None:
+        """Send what `values` makes."""
+        self.should_stop = False
+        self._plan = plan
+        self._values = values
+        self._book = book
+        self._sometimes = sometimes
+        self._history = history
+
+    async def run(self, process: Process) -> None:
+        """Write until told to stop."""
+        while True:
+            try:
+                async with connect(
+                    f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    await self._write(client)
+                    return
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _write(self, client: Client) -> None:
+        plan = self._plan
+        config = ProducerConfig(
+            acks=_ACKS_SETTINGS[plan.acks],  # type: ignore[arg-type]  # of the right three
+            idempotent=plan.is_idempotent,
+            compression=plan.compression,  # type: ignore[arg-type]  # of the right three
+            delivery_timeout=plan.delivery_timeout_s,
+        )
+        async with client.producer(config) as producer:
+            while not await self._send(producer, self._values.choose_partition()):
+                pass  # The topic is known from now on, so that `send` appends at once.
+            while not self.should_stop:
+                await trio.sleep(self._values.random.expovariate(1 / plan.pause_s))
+                partition = self._values.choose_partition()
+                async with trio.open_nursery() as nursery:
+                    for _ in range(self._values.random.randint(1, plan.burst_max)):
+                        nursery.start_soon(self._send, producer, partition)
+            while not await self._send(producer, self._values.choose_partition()):
+                pass
+
+    async def _send(self, producer: Producer, partition: int) -> bool:
+        """Send one record; return whether it was acknowledged."""
+        record = self._values.next(partition)
+        asked_at = trio.current_time()
+        self._book.sent(record)
+        try:
+            receipt = await producer.send(TOPIC, record.value, partition=partition)
+        except TidelogError:
+            self._sometimes.reached("outcome unknown")
+            self._note(record, None, Outcome.UNKNOWN, asked_at)
+            await trio.sleep(BACKOFF_S)
+            return False
+        self._note(record, receipt.offset, Outcome.OK, asked_at)
+        level = 0 if receipt.ack_level is None else int(receipt.ack_level)
+        self._book.acknowledged(Acknowledged(record, receipt.offset, level, asked_at))
+        return True
+
+    def _note(
+        self, record: SentRecord, offset: int | None, outcome: Outcome, asked_at: float
+    ) -> None:
+        if self._plan.acks == 0:
+            outcome = Outcome.UNKNOWN
+        step = Send(str(record.partition), record.value.decode(), offset)
+        self._history.append(
+            Operation(f"{record.producer}/{record.number}", outcome, [step], asked_at)
+        )
+
+
+@final
+class RawWriter:
+    """Writes batch by batch by hand, and now and then one again that was acknowledged before.
+
+    Invariant: the batch that is under way is repeated until it is acknowledged.
+    """
+
+    def __init__(
+        self,
+        plan: ProducerPlan,
+        values: Values,
+        book: Book,
+        sometimes: Sometimes,
+        *,
+        topic_id: bytes,
+        partition_count: int,
+    ) -> None:
+        """Send what `values` makes."""
+        self.should_stop = False
+        self.may_resend = True
+        """Whether what was acknowledged can be trusted to be there."""
+        self._plan = plan
+        self._values = values
+        self._book = book
+        self._sometimes = sometimes
+        self._topic_id = topic_id
+        self._producer_id = 0
+        self._sequences = [0] * partition_count
+        self._under_way: _Batch | None = None
+        self._acknowledged: list[list[_Batch]] = [[] for _ in range(partition_count)]
+        self._connection_count = 0
+
+    async def run(self, process: Process) -> None:
+        """Write until told to stop."""
+        await with_connection(process, self._write)
+
+    async def _write(self, connection: RpcConnection) -> None:
+        random = self._values.random
+        self._connection_count += 1
+        has_proof = False
+        while self._under_way is not None or not (self.should_stop and has_proof):
+            with trio.fail_after(PATIENCE_S):
+                if self._producer_id == 0:
+                    reply = await connection.ask(api.INIT_PRODUCER, InitProducerRequest())
+                    self._producer_id = reply.producer_id
+                if self._under_way is None:
+                    self._under_way = self._next_batch()
+                has_proof = await self._deliver(connection, self._under_way)
+                if has_proof and self.may_resend and random.random() < 0.1:
+                    await self._resend(connection)
+            await trio.sleep(random.expovariate(1 / self._plan.pause_s))
+
+    def _next_batch(self) -> "_Batch":
+        partition = self._values.choose_partition()
+        count = self._values.random.randint(1, self._plan.burst_max)
+        records = [self._values.next(partition) for _ in range(count)]
+        for record in records:
+            self._book.sent(record)
+        first = self._sequences[partition]
+        self._sequences[partition] += count
+        return _Batch(partition, records, first, trio.current_time())
+
+    async def _deliver(self, connection: RpcConnection, batch: "_Batch") -> bool:
+        """Send a batch once; return whether it was acknowledged."""
+        result = await self._produce(connection, batch)
+        if result.error is not None:
+            error = from_wire(result.error)
+            if isinstance(error, RequestTimedOutError):
+                self._sometimes.reached("produce timed out")
+            if isinstance(error, OutOfOrderSequenceError):
+                self._begin_anew(batch)
+                return False
+            if isinstance(error, DuplicateSequenceError):
+                self._under_way = None  # It is there, and nobody knows where.
+                return True
+            if not isinstance(error, (RetriableError, LogOfflineError)):
+                raise ViolationError("HonestStatus", f"{self._values.name} was told: {error!r}")
+            await trio.sleep(BACKOFF_S)
+            return False
+        self._under_way = None
+        for number, record in enumerate(batch.records):
+            self._book.acknowledged(
+                Acknowledged(record, result.base_offset + number, result.ack_level, batch.asked_at)
+            )
+        batch.base_offset = result.base_offset
+        batch.connection_number = self._connection_count
+        self._acknowledged[batch.partition].append(batch)
+        return True
+
+    def _begin_anew(self, batch: "_Batch") -> None:
+        """Take another identity: batches before this one were lost, as they may be."""
+        self._producer_id = 0
+        self._sequences = [0] * len(self._sequences)
+        self._sequences[batch.partition] = len(batch.records)
+        batch.base_sequence = 0
+        for batches in self._acknowledged:
+            batches.clear()
+
+    async def _resend(self, connection: RpcConnection) -> None:
+        batches = self._acknowledged[self._values.choose_partition()][-_RESENT_MAX:]
+        if not batches:
+            return
+        batch = self._values.random.choice(batches)
+        result = await self._produce(connection, batch)
+        if result.error is None:
+            self._sometimes.reached("resent batch")
+            if batch.connection_number < self._connection_count:
+                self._sometimes.reached("resent after crash")
+            if result.base_offset != batch.base_offset:
+                raise ViolationError(
+                    "NoDuplicates",
+                    f"a batch at {(batch.partition, batch.base_offset)} was sent again, and"
+                    f" acknowledged at {result.base_offset}",
+                )
+
+    async def _produce(self, connection: RpcConnection, batch: "_Batch") -> PartitionAppended:
+        encoded = batch.encode(self._plan, self._producer_id)
+        entry = PartitionBatch(self._topic_id, batch.partition, len(encoded))
+        request = ProduceRequest(Acks(self._plan.acks), _ACK_TIMEOUT_MS, [entry])
+        (result,) = (await _produce(connection, request, [encoded])).results
+        return result
+
+
+@final
+class _Batch:
+    """What a raw writer is about to write, or has written."""
+
+    def __init__(
+        self, partition: int, records: Sequence[SentRecord], base_sequence: int, asked_at: float
+    ) -> None:
+        self.partition = partition
+        self.records = records
+        self.base_sequence = base_sequence
+        self.asked_at = asked_at
+        self.base_offset = 0
+        self.connection_number = 0
+
+    def encode(self, plan: ProducerPlan, producer_id: int) -> bytes:
+        return bytes(
+            encode_batch(
+                Columns(len(self.records), values=[record.value for record in self.records]),
+                first_timestamp_ms=_TIMESTAMP_MS,
+                codec=CODEC_NAMES[plan.compression],  # type: ignore[index]  # one of them
+                producer_id=producer_id,
+                base_sequence=self.base_sequence,
+            )
+        )
+
+
+async def _produce(
+    connection: RpcConnection, request: ProduceRequest, attachment: Sequence[bytes]
+) -> ProduceReply:
+    outcomes: list[RpcOutcome] = []
+    done = trio.Event()
+
+    def take(outcome: RpcOutcome) -> None:
+        outcomes.append(outcome)
+        done.set()
+
+    connection.submit(api.PRODUCE, request, take, attachment=attachment)
+    await done.wait()
+    (outcome,) = outcomes
+    reply = outcome if isinstance(outcome, Exception) else outcome[0]
+    if isinstance(reply, Exception):
+        raise reply
+    assert isinstance(reply, ProduceReply)
+    return reply
