@@ -69,7 +69,7 @@ class DamagedRanges:
     def touches(self, offset: int, end_offset: int) -> bool:
         """Return whether any of the offsets from `offset` to `end_offset` is damaged."""
         behind = self.first_ending_above(offset) if self._ranges else None
-        return behind is not None and behind.offset < end_offset
+        return behind is not None and max(behind.offset, offset) < end_offset
 
     def truncate_start(self, log_start_offset: int) -> None:
         """Forget what lies wholly below the new start of the log."""

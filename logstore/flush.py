@@ -3,6 +3,7 @@
 Group commit: one flush serves every append that arrived while the last one ran.
 """
 
+from collections.abc import Mapping
 from typing import final
 
 import msgspec
@@ -22,7 +23,7 @@ class LogPosition(msgspec.Struct, frozen=True, gc=False):
 class FlushWork(msgspec.Struct, frozen=True):
     """What is to be made durable."""
 
-    files: dict[str, File]
+    files: Mapping[str, File]
     """Files with unsynced bytes, by path."""
     end: LogPosition
     """Everything below it is durable once the work is done."""

@@ -350,6 +350,7 @@ class PartitionLog:
         removed = self._segments.drop_oldest(count)
         if removed:
             self._move_start(max(self._log_start_offset, self._segments.base_offset))
+            self._unflushed.request_checkpoint()
         return removed
 
     def delete_records(self, before_offset: int, *, high_watermark: int) -> None:

@@ -181,9 +181,9 @@ class _Recovery:
         Retention removes only segments below the one that the checkpoint names.
         """
         known = self._known
-        first = bases[0] if bases else known.recovery_base_offset
-        if known is not _NOTHING_KNOWN:
-            first = min(first, known.recovery_base_offset)
+        first = max(known.recovery_base_offset, known.log_start_offset)
+        if bases and (known is _NOTHING_KNOWN or bases[0] < first):
+            first = bases[0]
         self._offset = first
         self._log_start_offset = max(first, known.log_start_offset)
 
@@ -344,13 +344,8 @@ class _Recovery:
             self._seal(last)
 
     def _settle_start(self) -> None:
-        """Remove segments of which nothing is readable any more."""
+        """Forget what is known of records that are not readable any more."""
         start = self._log_start_offset
-        while len(self._segments) > 1 and self._segments[0].end_offset <= start:
-            segment = self._segments.pop(0)
-            segment.forget_files()
-            segment.remove_files()
-            self._has_changed = True
         self._offset = max(self._offset, start)
         self._epochs.truncate_start(start)
         self._damage.truncate_start(start)

@@ -71,10 +71,15 @@ def header_of(
 
 
 def stored(
-    values: Sequence[bytes], *, base_offset: int, leader_epoch: int = 0, durable_position: int = 0
+    values: Sequence[bytes],
+    *,
+    base_offset: int,
+    leader_epoch: int = 0,
+    durable_position: int = 0,
+    timestamp_ms: int = NOW_MS,
 ) -> bytes:
     """Return a batch as it lies in a segment."""
-    batch = memoryview(batch_of(values))
+    batch = memoryview(batch_of(values, timestamp_ms=timestamp_ms))
     stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
     stamp_replica(batch, durable_position=durable_position)
     return bytes(batch)

@@ -1,0 +1,42 @@
+"""Limits of a log agree with each other, or are refused."""
+
+import pytest
+
+from logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def test_the_defaults_are_legal() -> None:
+    config = LogConfig()
+
+    assert config.roll_after_ms == config.segment_ms
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "roll_after_ms"), [(None, DAY_MS), (2 * DAY_MS, DAY_MS), (1000, 1000)]
+)
+def test_a_segment_is_rolled_early_enough_for_retention(
+    retention_ms: int | None, roll_after_ms: int
+) -> None:
+    assert LogConfig(segment_ms=DAY_MS, retention_ms=retention_ms).roll_after_ms == roll_after_ms
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"segment_bytes": 0},
+        {"segment_bytes": SEGMENT_BYTES_LIMIT + 1},
+        {"index_interval_bytes": 0},
+        {"segment_bytes": 1000, "index_interval_bytes": 1001},
+        {"batch_bytes_max": SEGMENT_BYTES_LIMIT + 1},
+        {"retention_ms": 0},
+        {"retention_bytes": -1},
+    ],
+    ids=str,
+)
+def test_limits_that_contradict_each_other_are_a_mistake_of_the_program(
+    setting: dict[str, int],
+) -> None:
+    with pytest.raises(AssertionError):
+        LogConfig(**setting)

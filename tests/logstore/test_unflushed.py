@@ -1,0 +1,109 @@
+"""Nothing that is not durable is ever lost sight of."""
+
+import pytest
+
+from logstore.checkpoint import LogCheckpoint
+from logstore.disk import File
+from logstore.flush import FlushWork, LogPosition
+from logstore.unflushed import Unflushed
+from tests.logstore.test_flush import CHECKPOINT
+from tests.simulation.faulty_disk import FaultyDisk
+
+END = LogPosition(10, 0, 500)
+FILE: File = FaultyDisk().open("file", create=True)
+OTHER: File = FaultyDisk().open("other", create=True)
+
+
+def begin(unflushed: Unflushed, *, checkpoint_bytes: int = 1000) -> FlushWork | None:
+    return unflushed.begin(
+        END, checkpoint_bytes=checkpoint_bytes, make_checkpoint=lambda: CHECKPOINT
+    )
+
+
+def checkpoint_of(work: FlushWork | None) -> LogCheckpoint | None:
+    assert work is not None
+    return work.checkpoint
+
+
+def test_there_is_nothing_to_do_in_the_beginning() -> None:
+    assert begin(Unflushed(is_checkpoint_due=False)) is None
+    assert checkpoint_of(begin(Unflushed(is_checkpoint_due=True))) == CHECKPOINT
+
+
+def test_what_was_written_is_flushed_once() -> None:
+    unflushed = Unflushed(is_checkpoint_due=False)
+    unflushed.wrote("file", FILE, 100)
+    unflushed.wrote("file", FILE, 100)
+
+    assert begin(unflushed) == FlushWork({"file": FILE}, END, False, None, 200)
+    unflushed.done(had_no_room=False)
+    assert begin(unflushed) is None
+
+
+def test_what_is_written_meanwhile_is_for_the_next_flush() -> None:
+    unflushed = Unflushed(is_checkpoint_due=False)
+    unflushed.wrote("file", FILE, 100)
+    begin(unflushed)
+    unflushed.wrote("other", OTHER, 100)
+    unflushed.made_name()
+    unflushed.done(had_no_room=False)
+
+    assert begin(unflushed) == FlushWork({"other": OTHER}, END, True, None, 200)
+
+
+def test_only_one_flush_is_under_way() -> None:
+    unflushed = Unflushed(is_checkpoint_due=True)
+    begin(unflushed)
+
+    with pytest.raises(AssertionError, match="one flush at a time"):
+        begin(unflushed)
+
+
+def test_a_checkpoint_is_due_after_so_many_bytes() -> None:
+    unflushed = Unflushed(is_checkpoint_due=False)
+    unflushed.wrote("file", FILE, 999)
+    assert checkpoint_of(begin(unflushed)) is None
+    unflushed.done(had_no_room=False)
+    unflushed.wrote("file", FILE, 1)
+
+    assert checkpoint_of(begin(unflushed)) == CHECKPOINT
+    unflushed.wrote("file", FILE, 30)
+    unflushed.done(had_no_room=False)
+    assert unflushed.bytes_since_checkpoint == 30
+    assert checkpoint_of(begin(unflushed)) is None
+
+
+def test_work_that_was_never_begun_is_done_by_the_next_flush() -> None:
+    unflushed = Unflushed(is_checkpoint_due=True)
+    unflushed.wrote("file", FILE, 100)
+    unflushed.made_name()
+    begin(unflushed)
+    unflushed.wrote("other", OTHER, 100)
+
+    unflushed.take_back()
+
+    files = {"file": FILE, "other": OTHER}
+    assert begin(unflushed) == FlushWork(files, END, True, CHECKPOINT, 200)
+
+
+def test_a_checkpoint_without_room_is_tried_again_with_the_next_bytes_and_not_before() -> None:
+    unflushed = Unflushed(is_checkpoint_due=True)
+    begin(unflushed)
+    unflushed.done(had_no_room=True)
+
+    assert unflushed.is_checkpoint_due
+    assert begin(unflushed) is None
+    unflushed.wrote("file", FILE, 1)
+    assert checkpoint_of(begin(unflushed)) == CHECKPOINT
+    unflushed.done(had_no_room=False)
+    assert not unflushed.is_checkpoint_due
+
+
+def test_a_checkpoint_without_room_is_tried_again_when_it_is_asked_for() -> None:
+    unflushed = Unflushed(is_checkpoint_due=True)
+    begin(unflushed)
+    unflushed.done(had_no_room=True)
+
+    unflushed.request_checkpoint()
+
+    assert checkpoint_of(begin(unflushed)) == CHECKPOINT
