@@ -243,6 +243,7 @@ async def open_broker(config: BrokerConfig, env: Env, disk: Disk) -> AsyncGenera
         try:
             files = FileCache(disk, open_files_max=config.open_files_max)
             metadata = await open_local_metadata(env, files)
+            _warn_of_large_batches(env, config, metadata)
             partitions = Partitions(env, directory, files)
             await partitions.open_all(metadata.catalog)
             failure: Exception | None = None
@@ -270,6 +271,19 @@ async def open_broker(config: BrokerConfig, env: Env, disk: Disk) -> AsyncGenera
             listener.close()
     finally:
         directory.release()
+
+
+def _warn_of_large_batches(env: Env, config: BrokerConfig, metadata: LocalMetadata) -> None:
+    """Say which topics allow batches that this broker cannot receive (any more)."""
+    for topic in metadata.catalog.topics:
+        if topic.config.log.batch_bytes_max > config.batch_bytes_limit:
+            env.probe(
+                "batches_beyond_frames",
+                severity="warning",
+                topic=topic.name,
+                batch_bytes_max=topic.config.log.batch_bytes_max,
+                batch_bytes_limit=config.batch_bytes_limit,
+            )
 
 
 async def _listen(env: Env, config: BrokerConfig) -> Listener:

@@ -355,6 +355,19 @@ async def test_topics_that_nobody_knows_are_kept_and_told_of(mock_clock: MockClo
         assert world.disk.exists(unknown)
 
 
+async def test_topics_whose_batches_do_not_fit_into_frames_any_more_are_told_of(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client, "large", batch_bytes_max="8MiB")
+        await create_topic(client, "usual")
+
+    async with world.broker(frame_bytes_max="4MiB"):
+        (warning,) = world.told("batches_beyond_frames")
+        assert (warning["topic"], warning["batch_bytes_max"]) == ("large", 8 * MiB)
+
+
 async def test_if_the_block_raises_the_broker_ends_as_in_a_crash(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     with pytest.raises(ZeroDivisionError, match="over"):
