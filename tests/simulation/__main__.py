@@ -9,6 +9,7 @@ python -m tests.simulation mutants [NAME ...]         how soon planted bugs are 
 import argparse
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from tests.simulation.mutants import MUTANTS, find_mutant
@@ -146,7 +147,7 @@ def _mutants(arguments: argparse.Namespace) -> int:
             continue
         fault_count = "-"
         if not arguments.no_shrink:
-            shrunk = shrink(failure, lambda plan, name=name: live_plan(plan, name)).report
+            shrunk = shrink(failure, partial(live_plan, mutant=name)).report
             fault_count = str(len(shrunk.plan.faults))
             if len(shrunk.plan.faults) > _MUTANT_FAULTS_MAX:
                 missed.append(name)

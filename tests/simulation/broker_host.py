@@ -77,7 +77,12 @@ class BrokerHost:
         self._honest.disk_was_full = True
 
     async def _serve(self, process: Process) -> None:
-        config = BrokerConfig(listen=f"{HOST}:{PORT}", **self._plan.broker_settings)
+        settings = self._plan.broker_settings
+        config = BrokerConfig(
+            listen=f"{HOST}:{PORT}",
+            flush_interval_ms=settings["flush_interval_ms"],
+            maintenance_interval_ms=settings["maintenance_interval_ms"],
+        )
         stop_wanted = self._stop_wanted
         try:
             async with open_broker(config, process.env, process.disk):

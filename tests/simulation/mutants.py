@@ -20,6 +20,7 @@ from logstore.segment import Segment
 from logstore.segment_scan import SegmentScan
 from logstore.slice import LogSlice
 from tests.simulation.faulty_disk import FaultyFile
+from wire.fetch import PartitionFetch
 from wire.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
 
 Patch = tuple[Any, str, Any]
@@ -135,9 +136,8 @@ def _read_uncommitted(
 _look = FetchHandler._look
 
 
-def _look_at_the_end(self: FetchHandler, *arguments: Any, **options: Any) -> Found:  # noqa: ANN401
-    del self
-    found = _look(*arguments, **options)
+def _look_at_the_end(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max)
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
     return found

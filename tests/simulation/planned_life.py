@@ -7,6 +7,7 @@ finds is compared with everything that was ever said.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from traceback import format_exception
 from typing import final
 
@@ -95,10 +96,10 @@ class _Clients:
         """Start them all."""
         self._topic_id = topic_id
         for number, plan in enumerate(self._plan.producers):
-            self._add(f"p{number}", lambda name=f"p{number}", plan=plan: self._writer(name, plan))
+            self._add(f"p{number}", partial(self._writer, f"p{number}", plan))
         self._add("reader", lambda: self.reader("reader").run)
         for number in range(self._plan.library_consumer_count):
-            self._add(f"c{number}", lambda name=f"c{number}": self._library_reader(name))
+            self._add(f"c{number}", partial(self._library_reader, f"c{number}"))
 
     def kill(self, dice: float) -> None:
         """Kill one of them, and start it again a little later, as somebody else."""

@@ -21,16 +21,18 @@ _tasks_of: "ContextVar[ProcessTasks | None]" = ContextVar("_tasks_of", default=N
 
 
 @final
-class ProcessTasks:
+class ProcessTasks(trio.abc.Instrument):
     """The tasks of one simulated process, which stop and go together.
 
     A task that is held back is like one that gets no processor: its deadlines pass and what it
     waits for may come, and it finds all that when it goes on.
+
+    Invariant: it is an instrument of the run just while tasks are held back.
     """
 
     def __init__(self) -> None:
         """Have no tasks."""
-        self._is_held = False
+        self._is_holding = False
         self._held: list[trio.lowlevel.Task] = []
 
     def adopt_this_task(self) -> None:
@@ -39,26 +41,32 @@ class ProcessTasks:
 
     def hold(self) -> None:
         """Let no task make another step; one that is just being made is finished."""
-        self._is_held = True
+        if self._is_holding:
+            return
+        self._is_holding = True
+        trio.lowlevel.add_instrument(self)
         runnable = _runnable_tasks()
         waiting = list(runnable)
         runnable.clear()
         for task in waiting:
-            if not self.take(task):
-                runnable.append(task)
-
-    def take(self, task: trio.lowlevel.Task) -> bool:
-        """Keep a runnable task if it must not run now; return whether that is so."""
-        if not self._is_held or task.context.get(_tasks_of) is not self:
-            return False
-        self._held.append(task)
-        return True
+            (self._held if self._has(task) else runnable).append(task)
 
     def release(self) -> None:
         """Let all tasks go on."""
-        self._is_held = False
-        held, self._held = self._held, []
-        _runnable_tasks().extend(held)
+        if self._is_holding:
+            self._is_holding = False
+            trio.lowlevel.remove_instrument(self)
+            held, self._held = self._held, []
+            _runnable_tasks().extend(held)
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        if self._has(task):
+            assert _runnable_tasks().pop() is task
+            self._held.append(task)
+
+    def _has(self, task: trio.lowlevel.Task) -> bool:
+        return task.context.get(_tasks_of) is self
 
 
 class StepRecorder(Protocol):
@@ -75,7 +83,7 @@ class StepRecorder(Protocol):
 
 @final
 class Scheduler(trio.abc.Instrument):
-    """Numbers the tasks of a run, records every step, and keeps those back that are held."""
+    """Numbers the tasks of a run and records every step."""
 
     def __init__(self, recorder: StepRecorder, on_step: Callable[[], None]) -> None:
         """Tell `recorder` of every step, and then call `on_step`."""
@@ -83,12 +91,6 @@ class Scheduler(trio.abc.Instrument):
         self._on_step = on_step
         self._numbers: dict[trio.lowlevel.Task, int] = {}
         self._next_number = 0
-
-    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """See `trio.abc.Instrument`."""
-        tasks = task.context.get(_tasks_of)
-        if tasks is not None and tasks.take(task):
-            assert _runnable_tasks().pop() is task
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """See `trio.abc.Instrument`."""

@@ -7,6 +7,7 @@ other dice: what is left of a life may need them.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import msgspec
@@ -93,13 +94,7 @@ def _simplifications() -> Iterator[Callable[[Plan], Plan]]:
     yield lambda plan: replace(plan, library_consumer_count=0)
     yield lambda plan: replace(plan, partition_count=1)
     for number in range(3):
-        yield (
-            lambda plan, number=number: (
-                replace(plan, producers=[plan.producers[number]])
-                if number < len(plan.producers)
-                else plan
-            )
-        )
+        yield partial(_with_one_producer, number)
     yield lambda plan: replace(
         plan, seconds=max([fault.at + fault.duration for fault in plan.faults], default=0.0) + 3.0
     )
@@ -107,3 +102,9 @@ def _simplifications() -> Iterator[Callable[[Plan], Plan]]:
 
 def _with_faults(plan: Plan, faults: list[Fault]) -> Plan:
     return msgspec.structs.replace(plan, faults=faults)
+
+
+def _with_one_producer(number: int, plan: Plan) -> Plan:
+    if number >= len(plan.producers):
+        return plan
+    return msgspec.structs.replace(plan, producers=[plan.producers[number]])

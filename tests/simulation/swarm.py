@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -123,7 +124,7 @@ class Swarm:
 
 def keep_failure(failure: LifeReport, mutant: str | None = None) -> tuple[LifeReport, Path]:
     """Make the plan of a failure small, write it to a file, and return both."""
-    shrunk = shrink(failure, lambda plan: live_plan(plan, mutant)).report
+    shrunk = shrink(failure, partial(live_plan, mutant=mutant)).report
     KEPT_PLANS.mkdir(exist_ok=True)
     path = KEPT_PLANS / f"{shrunk.checker}-{failure.plan.seed}.json".replace(" ", "-")
     path.write_text(to_json(shrunk.plan), encoding="utf-8")

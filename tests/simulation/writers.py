@@ -296,7 +296,7 @@ class _Batch:
             encode_batch(
                 Columns(len(self.records), values=[record.value for record in self.records]),
                 first_timestamp_ms=_TIMESTAMP_MS,
-                codec=CODEC_NAMES[plan.compression],  # type: ignore[index]  # one of them
+                codec=CODEC_NAMES[plan.compression],
                 producer_id=producer_id,
                 base_sequence=self.base_sequence,
             )

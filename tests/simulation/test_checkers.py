@@ -1,0 +1,239 @@
+"""Each promise: what keeps it, and what breaks it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.checkers.book import (
+    Acknowledged,
+    Book,
+    Checker,
+    DamageReported,
+    Fetched,
+    FinalLog,
+    ProducerRules,
+    SentRecord,
+    ViolationError,
+)
+from tests.simulation.checkers.broker_promises import (
+    DamageIsReal,
+    DurableStays,
+    HonestStatus,
+    LogStartRises,
+    RotIsFound,
+)
+from tests.simulation.checkers.log_promises import (
+    AcknowledgedStays,
+    BelowHighWatermark,
+    Contiguous,
+    HighWatermarkRises,
+    NoDuplicates,
+    NothingPhantom,
+    ProducerOrder,
+    StableOffsets,
+)
+from wire.produce import AckLevel
+
+RULES = {"p": ProducerRules(2, is_idempotent=True), "q": ProducerRules(1, is_idempotent=False)}
+DIRECTORY = "topics/flights.00/0"
+
+Story = Callable[[Book], None]
+
+
+def record(number: int, producer: str = "p") -> SentRecord:
+    return SentRecord(producer, 0, number, f"{producer}/0/{number}/".encode())
+
+
+def acked(number: int, offset: int, producer: str = "p", asked_at: float = 1.0) -> Acknowledged:
+    return Acknowledged(record(number, producer), offset, AckLevel.REPLICATED, asked_at)
+
+
+def fetched(
+    *entries: tuple[int, int],
+    high_watermark: int = 9,
+    log_start_offset: int = 0,
+    asked_at: float = 1.0,
+    fetch_offset: int | None = None,
+    producer: str = "p",
+) -> Fetched:
+    records = [(offset, record(number, producer).value) for offset, number in entries]
+    first = entries[0][0] if entries else 0
+    return Fetched(
+        "r",
+        0,
+        first if fetch_offset is None else fetch_offset,
+        first + len(records),
+        records,
+        high_watermark,
+        log_start_offset,
+        asked_at,
+    )
+
+
+def told(*entries: Acknowledged | Fetched) -> Story:
+    def tell(book: Book) -> None:
+        for entry in entries:
+            if isinstance(entry, Acknowledged):
+                book.acknowledged(entry)
+            else:
+                book.fetched(entry)
+
+    return tell
+
+
+def told_with_loss(before: Acknowledged | Fetched, *behind: Acknowledged | Fetched) -> Story:
+    def tell(book: Book) -> None:
+        told(before)(book)
+        book.forgotten({0: 0})
+        told(*behind)(book)
+
+    return tell
+
+
+def ended(*entries: tuple[int, int], start: int = 0, acks: tuple[Acknowledged, ...] = ()) -> Story:
+    def tell(book: Book) -> None:
+        told(*acks)(book)
+        values = {offset: record(number).value for offset, number in entries}
+        book.ended({0: FinalLog(start, 9, values)})
+
+    return tell
+
+
+def sent_then(story: Story, *numbers: int) -> Story:
+    def tell(book: Book) -> None:
+        for number in numbers:
+            book.sent(record(number))
+        story(book)
+
+    return tell
+
+
+def refused_and_read(book: Book) -> None:
+    book.sent(record(1))
+    book.refused(record(1))
+    book.fetched(fetched((0, 1)))
+
+
+def probed(*events: tuple[str, dict[str, object]]) -> Story:
+    def tell(book: Book) -> None:
+        for event, fields in events:
+            book.probed(event, {"directory": DIRECTORY, **fields})
+
+    return tell
+
+
+def rotted(book: Book) -> None:
+    book.rotted(DamageReported(0, 3, 5))
+
+
+def rotted_and_reported(book: Book) -> None:
+    rotted(book)
+    book.damage_reported(DamageReported(0, 4, 5))
+
+
+def reported(book: Book) -> None:
+    rotted(book)
+    book.damage_reported(DamageReported(0, 4, 6))
+
+
+def rotted_and_found(book: Book) -> None:
+    rotted(book)
+    book.ended({0: FinalLog(0, 9, {}, [DamageReported(0, 3, 5)])})
+
+
+def rotted_and_served(book: Book) -> None:
+    rotted(book)
+    book.ended({0: FinalLog(0, 9, {3: b"x"}, [DamageReported(0, 4, 5)])})
+
+
+KEPT: list[tuple[Checker, Story]] = [
+    (StableOffsets(), told(acked(1, 0), fetched((0, 1)), fetched((0, 1)))),
+    (StableOffsets(), told_with_loss(acked(1, 0), fetched((0, 2), asked_at=3.0))),
+    (NoDuplicates(RULES), told(acked(1, 0), acked(1, 0), fetched((0, 1)))),
+    (NoDuplicates(RULES), told(acked(1, 0, "q"), fetched((1, 1), producer="q"))),
+    (NothingPhantom(), sent_then(told(fetched((0, 1))), 1)),
+    (AcknowledgedStays(), ended((0, 1), acks=(acked(1, 0),))),
+    (AcknowledgedStays(), ended(start=1, acks=(acked(1, 0),))),
+    (ProducerOrder(RULES), ended((0, 1), (4, 2))),
+    (Contiguous(), told(fetched((0, 1), (1, 2)))),
+    (BelowHighWatermark(), told(fetched((0, 1), high_watermark=1))),
+    (HighWatermarkRises(), told(fetched(high_watermark=3), fetched(high_watermark=3))),
+    (HighWatermarkRises(), told(acked(1, 5), fetched(high_watermark=6, asked_at=3.0))),
+    (HighWatermarkRises(), told(acked(1, 5), fetched(high_watermark=0, asked_at=1.0))),
+    (
+        DurableStays(),
+        probed(("log_flushed", {"durable_end_offset": 3}), ("log_opened", {"log_end_offset": 3})),
+    ),
+    (LogStartRises(), told(fetched(log_start_offset=3), fetched(log_start_offset=3))),
+    (DamageIsReal(), rotted_and_reported),
+    (RotIsFound(), rotted_and_found),
+]
+
+BROKEN: list[tuple[Checker, Story]] = [
+    (StableOffsets(), told(acked(1, 0), fetched((0, 2)))),
+    (StableOffsets(), told(fetched((0, 1)), fetched((0, 2)))),
+    (NoDuplicates(RULES), told(fetched((0, 1), (1, 1)))),
+    (NoDuplicates(RULES), told(acked(1, 0), acked(1, 1))),
+    (NothingPhantom(), told(fetched((0, 1)))),
+    (NothingPhantom(), refused_and_read),
+    (AcknowledgedStays(), ended((1, 2), acks=(acked(1, 0),))),
+    (AcknowledgedStays(), ended((0, 2), acks=(acked(1, 0),))),
+    (ProducerOrder(RULES), ended((0, 2), (1, 1))),
+    (Contiguous(), told(fetched((0, 1), (2, 3)))),
+    (Contiguous(), told(fetched((1, 1), fetch_offset=0))),
+    (BelowHighWatermark(), told(fetched((0, 1), (1, 2), high_watermark=1))),
+    (HighWatermarkRises(), told(fetched(high_watermark=3), fetched(high_watermark=2))),
+    (HighWatermarkRises(), told(acked(1, 5), fetched(high_watermark=5, asked_at=3.0))),
+    (
+        DurableStays(),
+        probed(("log_flushed", {"durable_end_offset": 3}), ("log_opened", {"log_end_offset": 2})),
+    ),
+    (LogStartRises(), told(fetched(log_start_offset=3), fetched(log_start_offset=2))),
+    (LogStartRises(), told(fetched(log_start_offset=10, high_watermark=9))),
+    (DamageIsReal(), reported),
+    (RotIsFound(), rotted_and_served),
+    (HonestStatus(), probed(("log_status_changed", {"status": "offline"}))),
+    (HonestStatus(), probed(("log_status_changed", {"status": "read-only"}))),
+    (HonestStatus(), probed(("broker_failed", {"reason": "bad mood"}))),
+]
+
+
+def name(value: object) -> str:
+    return type(value).__name__ if isinstance(value, Checker) else ""
+
+
+@pytest.mark.parametrize(("checker", "story"), KEPT, ids=name)
+def test_a_promise_that_is_kept_is_not_objected_to(checker: Checker, story: Story) -> None:
+    story(Book([checker], lambda: 2.0))
+
+
+@pytest.mark.parametrize(("checker", "story"), BROKEN, ids=name)
+def test_a_promise_that_is_broken_is_objected_to(checker: Checker, story: Story) -> None:
+    with pytest.raises(ViolationError, match=f"^{type(checker).__name__}: "):
+        story(Book([checker], lambda: 2.0))
+
+
+def test_every_checker_has_a_promise_kept_and_one_broken() -> None:
+    checkers = {cls.__name__ for cls in Checker.__subclasses__()}
+
+    assert {name(checker) for checker, _ in BROKEN} == checkers
+    assert {name(checker) for checker, _ in KEPT} >= checkers - {"HonestStatus"}
+
+
+def test_a_reply_that_was_asked_for_before_a_loss_is_void() -> None:
+    book = Book([StableOffsets()], lambda: 2.0)
+    book.fetched(fetched((0, 1)))
+    book.forgotten({0: 0})
+
+    book.fetched(fetched((0, 1), asked_at=1.0))
+
+    book.fetched(fetched((0, 2), asked_at=3.0))
+
+
+def test_what_is_on_disk_is_not_void_after_a_loss() -> None:
+    book = Book([StableOffsets()], lambda: 2.0)
+    book.forgotten({0: 5})
+    book.acknowledged(Acknowledged(record(1), 0, AckLevel.DURABLE, 1.0))
+
+    with pytest.raises(ViolationError):
+        book.fetched(fetched((0, 2), asked_at=3.0))

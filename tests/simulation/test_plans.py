@@ -1,0 +1,69 @@
+"""A seed expands to plain data, and plain data is all that a life depends on."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.simulation.planned_life import live
+from tests.simulation.plans import FAULT_GAPS_S, Plan, draw_plan, load_plan, to_json
+from tests.simulation.sometimes import PROBES
+from tests.simulation.swarm import KEPT_PLANS
+
+KEPT = sorted(KEPT_PLANS.glob("*.json"))
+
+
+def test_a_seed_always_expands_to_the_same_plan() -> None:
+    assert draw_plan(7, 30.0) == draw_plan(7, 30.0)
+    assert draw_plan(7, 30.0) != draw_plan(8, 30.0)
+
+
+def test_a_plan_survives_the_way_through_a_file(tmp_path: Path) -> None:
+    plan = draw_plan(7, 30.0)
+    path = tmp_path / "plan.json"
+    path.write_text(to_json(plan))
+
+    assert load_plan(path) == plan
+
+
+def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:
+    plans = [draw_plan(seed, 60.0) for seed in range(40)]
+    kinds = [{fault.kind for fault in plan.faults} for plan in plans]
+
+    assert set().union(*kinds) == set(FAULT_GAPS_S)
+    assert not set(FAULT_GAPS_S).intersection(*kinds)
+
+
+def test_a_fault_that_is_taken_out_leaves_the_others_as_they_were() -> None:
+    plan = draw_plan(3, 60.0)
+    without = msgspec.structs.replace(plan, faults=plan.faults[1:])
+
+    assert without.faults == plan.faults[1:]
+    assert without.producers == plan.producers
+
+
+def test_a_life_is_a_function_of_its_plan() -> None:
+    plan = draw_plan(4, 4.0)
+
+    one, other = live(plan), live(plan)
+
+    assert one == other
+    assert one.checker is None
+    assert one.sometimes.keys() <= PROBES.keys()
+
+
+def test_another_seed_gives_the_same_plan_another_life() -> None:
+    plan = draw_plan(4, 2.0)
+
+    one, other = live(plan), live(msgspec.structs.replace(plan, seed="other"))
+
+    assert one.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
+    plan: Plan = load_plan(path)
+
+    report = live(plan)
+
+    assert report.checker is None, report.problem

@@ -1,0 +1,56 @@
+"""A failure is made small, and stays the same failure."""
+
+import msgspec
+
+from tests.simulation.planned_life import LifeReport
+from tests.simulation.plans import Plan, draw_plan
+from tests.simulation.shrink import shrink
+
+
+def pretended_life(plan: Plan) -> LifeReport:
+    """Fail if there are a power cut and, after it, a rot; the same for the same plan."""
+    kinds = [fault.kind for fault in plan.faults]
+    is_failure = "cut_power" in kinds and "rot" in kinds[kinds.index("cut_power") :]
+    return LifeReport(
+        plan=plan,
+        checker="Pretended" if is_failure else None,
+        problem="",
+        sometimes={},
+        counts={},
+        simulated_s=plan.seconds,
+        fingerprint="",
+    )
+
+
+def failing_plan() -> Plan:
+    plans = (draw_plan(seed, 60.0) for seed in range(1000))
+    return next(plan for plan in plans if pretended_life(plan).checker is not None)
+
+
+def test_only_the_faults_that_matter_are_left() -> None:
+    shrunk = shrink(pretended_life(failing_plan()), pretended_life)
+
+    assert [fault.kind for fault in shrunk.report.plan.faults] == ["cut_power", "rot"]
+
+
+def test_what_does_not_matter_besides_is_made_simple() -> None:
+    plan = shrink(pretended_life(failing_plan()), pretended_life).report.plan
+
+    assert plan.partition_count == 1
+    assert len(plan.producers) == 1
+    assert plan.network.loss == 0.0
+    assert plan.buggify_rate == 0.0
+
+
+def test_shrinking_ends_after_so_many_lives() -> None:
+    shrunk = shrink(pretended_life(failing_plan()), pretended_life, runs_max=3)
+
+    assert shrunk.run_count <= 3
+    assert shrunk.report.checker == "Pretended"
+
+
+def test_another_failure_is_not_taken_for_this_one() -> None:
+    plan = failing_plan()
+    report = msgspec.structs.replace(pretended_life(plan), checker="Another")
+
+    assert shrink(report, pretended_life).report == report
