@@ -15,6 +15,8 @@ from typing import cast
 
 import msgpack
 
+from tests.golden.dump import dump_fields, lines, text
+from tests.golden.log_files import log_files
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, stored_batch
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
 from wire import api
@@ -40,22 +42,19 @@ PREFIX_FIELDS = {
 PREFIX_SIZE = 24
 COLUMN_NAMES = ("timestamp_deltas", "keys", "values", "headers", "offset_deltas")
 
-_BYTES_IN_A_LINE = 16
-_IN_HEXADECIMAL = {"sync_marker", "header_crc", "batch_crc", "flags", "crc", "correlation_id"}
-
 
 def golden_files() -> dict[str, bytes]:
-    """Return the name of each golden file, and what it would be if it were written now."""
+    """Return the name of each golden file of `wire`, and what it would be if written now."""
     batch = bytes(stored_batch())
     files = {
         "record_batch_v1.bin": batch,
-        "record_batch_v1.txt": _text(dump_batch(batch)),
+        "record_batch_v1.txt": text(dump_batch(batch)),
         "record_batch_v1_lz4.bin": bytes(sample_batch(Codec.LZ4, columns=COMPRESSED_COLUMNS)),
         "record_batch_v1_zstd.bin": bytes(sample_batch(Codec.ZSTD, columns=COMPRESSED_COLUMNS)),
     }
     for name, frame in _frames():
         files[f"frames/{name}.bin"] = frame
-        files[f"frames/{name}.txt"] = _text(dump_frame(frame))
+        files[f"frames/{name}.txt"] = text(dump_frame(frame))
     return files
 
 
@@ -75,29 +74,27 @@ def attachment_of(name: str) -> bytes:
 
 def dump_batch(batch: bytes) -> Iterator[str]:
     """Yield the lines that explain an uncompressed batch, byte by byte."""
-    for name, (offset, letter) in HEADER_FIELDS.items():
-        yield _field_line(batch, name, offset, letter)
+    yield from dump_fields(batch, HEADER_FIELDS)
     columns = cast("list[object]", msgpack.unpackb(batch[HEADER_SIZE:]))
-    yield from _lines(HEADER_SIZE, batch[HEADER_SIZE : HEADER_SIZE + 1], "array of 5 columns")
+    yield from lines(HEADER_SIZE, batch[HEADER_SIZE : HEADER_SIZE + 1], "array of 5 columns")
     offset = HEADER_SIZE + 1
     for name, column in zip(COLUMN_NAMES, columns, strict=True):
         packed = msgpack.packb(column)
         assert batch[offset : offset + len(packed)] == packed
-        yield from _lines(offset, packed, f"{name} = {column}")
+        yield from lines(offset, packed, f"{name} = {column}")
         offset += len(packed)
     assert offset == len(batch)
 
 
 def dump_frame(frame: bytes) -> Iterator[str]:
     """Yield the lines that explain a frame."""
-    for name, (offset, letter) in PREFIX_FIELDS.items():
-        yield _field_line(frame, name, offset, letter)
+    yield from dump_fields(frame, PREFIX_FIELDS)
     (header_length,) = struct.unpack_from("<I", frame, 16)
     header_end = PREFIX_SIZE + header_length
     header = frame[PREFIX_SIZE:header_end]
-    yield from _lines(PREFIX_SIZE, header, f"header = {msgpack.unpackb(header)}")
+    yield from lines(PREFIX_SIZE, header, f"header = {msgpack.unpackb(header)}")
     if header_end < len(frame):
-        yield from _lines(header_end, frame[header_end:], "attachment: one record batch")
+        yield from lines(header_end, frame[header_end:], "attachment: one record batch")
 
 
 def _frames() -> Iterator[tuple[str, bytes]]:
@@ -126,30 +123,10 @@ def _frames() -> Iterator[tuple[str, bytes]]:
     )
 
 
-def _field_line(data: bytes, name: str, offset: int, letter: str) -> str:
-    size = struct.calcsize(letter)
-    (value,) = struct.unpack_from("<" + letter, data, offset)
-    shown = f"{value:#0{2 * size + 2}x}" if name in _IN_HEXADECIMAL else str(value)
-    (line,) = _lines(offset, data[offset : offset + size], f"{name.strip()} = {shown}")
-    return line
-
-
-def _lines(offset: int, data: bytes, meaning: str) -> Iterator[str]:
-    """Yield the bytes in lines, what they mean beside the first."""
-    for start in range(0, len(data), _BYTES_IN_A_LINE):
-        shown = data[start : start + _BYTES_IN_A_LINE].hex(" ")
-        yield f"{offset + start:4}  {shown:<{3 * _BYTES_IN_A_LINE}} {meaning}".rstrip()
-        meaning = ""
-
-
-def _text(lines: Iterator[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
 def main() -> None:
     """Write every golden file."""
     (FOLDER / "frames").mkdir(exist_ok=True)
-    for name, content in golden_files().items():
+    for name, content in {**golden_files(), **log_files()}.items():
         (FOLDER / name).write_bytes(content)
 
 
