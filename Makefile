@@ -59,6 +59,18 @@ wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: sim swarm mutants
+SECONDS := 60
+sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE
+	@$(BIN)/python -m tests.simulation sim --seconds $(SECONDS) $(if $(PLAN),--plan $(PLAN),$(SEED))
+
+swarm: $(VENV)/installed-dev ## Many of them: make swarm SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
+	@$(BIN)/python -m tests.simulation swarm --seconds $(SECONDS) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET))
+
+mutants: $(VENV)/installed-dev ## Plant bugs, and see how soon the simulator catches them
+	@$(BIN)/python -m tests.simulation mutants $(ARGS)
+
 clean: ## Remove .venv, build products and caches
 	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*
 

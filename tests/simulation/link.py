@@ -129,6 +129,13 @@ class Flow:
         self._link = link
         self._packets: deque[tuple[float, Callable[[], None]]] = deque()
         self._last_arrival = 0.0
+        self.arrived_at = clock.now
+        """When something arrived the last time."""
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the first thing should have arrived that has not, `None` when all has."""
+        return self._packets[0][0] if self._packets else None
 
     def send(self, arrive: Callable[[], None], *, size: int = 0) -> None:
         """Have `arrive` called at the other end, after all that was sent before."""
@@ -155,6 +162,7 @@ class Flow:
                 self._link.wait_until_passable(self)
                 return
             _, arrive = self._packets.popleft()
+            self.arrived_at = now
             arrive()
         if self._packets:
             self._clock.call_at(self._packets[0][0], self._arrive)

@@ -34,13 +34,13 @@ class Mutant:
         """Consist of `patches`."""
         self.name = name
         self.about = about
-        self._patches = patches
+        self.patches = patches
 
     @contextmanager
     def planted(self) -> Generator[None]:
         """Have the bug while the block runs."""
         with ExitStack() as stack:
-            for owner, name, value in self._patches:
+            for owner, name, value in self.patches:
                 stack.callback(setattr, owner, name, owner.__dict__[name])
                 setattr(owner, name, value)
             yield

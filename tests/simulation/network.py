@@ -9,6 +9,7 @@ from typing import final
 import trio
 
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.keepalive import KeepAlive
 from tests.simulation.link import LOOPBACK, Flow, Link, LinkQuality
 from tests.simulation.random_streams import RandomStreams
 from tests.simulation.tcp import SimulatedListener, SimulatedStream, Wait, connect_ends
@@ -323,11 +324,13 @@ class _Handshake:
                 self._near.send_reset()
             return
         self._end(None)
+        KeepAlive(self._clock, self._near, there=self._there, back=self._back)
         self._near.confirm(self._confirmed)
 
     def _confirmed(self) -> None:
         assert self._listener is not None
         if self._far.is_open:
+            KeepAlive(self._clock, self._far, there=self._back, back=self._there)
             self._listener.offer(self._far)
         else:
             self._far.send_reset()

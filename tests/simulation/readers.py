@@ -48,7 +48,7 @@ async def with_connection(
                     patience.deadline = inf
                     await use(connection)
                     return
-        except (ConnectionLostError, RetriableError, trio.TooSlowError):
+        except (ConnectionLostError, RetriableError, LogOfflineError, trio.TooSlowError):
             await trio.sleep(BACKOFF_S)
 
 

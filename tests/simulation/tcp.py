@@ -185,6 +185,26 @@ class SimulatedStream:
         """Whether a process has it, or may still accept it."""
         return self._end is End.OPEN
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is open and has not failed."""
+        return self._end is End.OPEN and self._failure is None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its machine remembers it."""
+        return self._end is not End.VANISHED
+
+    @property
+    def heard_at(self) -> float:
+        """When something came from the other end the last time."""
+        return self.other._flow.arrived_at
+
+    @property
+    def unsent_since(self) -> float | None:
+        """Since when something should have arrived at the other end, `None` when all has."""
+        return self._flow.waiting_since
+
     def release(self) -> None:
         """Close, by the application or because its process has ended."""
         if self._end is not End.OPEN:
