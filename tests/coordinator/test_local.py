@@ -3,6 +3,7 @@
 import errno
 from random import Random
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
@@ -15,10 +16,14 @@ from coordinator.catalog import (
     TakeProducerIds,
 )
 from coordinator.local import METADATA_DIRECTORY, LocalMetadata, open_local_metadata
+from logstore.config import LogConfig
 from logstore.file_cache import FileCache
+from logstore.recovery import open_log
+from logstore.segment_format import SegmentHeader
 from tests.broker.world import World
 from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
 from wire.errors import DataDirectoryError, LogOfflineError, TopicExistsError
+from wire.record_batch import Columns, check_produced, encode_batch
 
 ID = b"0123456789abcdef"
 SEGMENT = f"{METADATA_DIRECTORY}/{0:020d}.log"
@@ -161,6 +166,34 @@ async def test_damaged_metadata_is_refused_rather_than_guessed(autojump_clock: M
 
     with pytest.raises(DataDirectoryError, match=r"metadata is damaged.*restore it"):
         await opened(world, disk)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ["topic-moved", ID, 7],
+        ["topic-created", "orders", ID, 3, {"min_in_sync_replicas": "2"}],
+        ["topic-created", "orders", ID, "three", {}],
+        "no record at all",
+    ],
+)
+async def test_metadata_of_a_newer_version_is_refused_with_advice(
+    autojump_clock: MockClock, record: object
+) -> None:
+    world = World(autojump_clock)
+    metadata = await opened(world)
+    await metadata.submit(CreateTopic("first", b"x" * 16, 1, {}))
+    await metadata.aclose()
+    owner = SegmentHeader(b"tidelog-metadata", 0, 0)
+    log, _ = open_log(METADATA_DIRECTORY, owner, FileCache(world.disk), LogConfig(), now_ms=0)
+    batch = memoryview(
+        encode_batch(Columns(1, values=[msgspec.msgpack.encode(record)]), first_timestamp_ms=0)
+    )
+    log.append(batch, check_produced(batch), leader_epoch=0, now_ms=0)
+    log.close()
+
+    with pytest.raises(DataDirectoryError, match="use the version that wrote it, or a newer one"):
+        await opened(world)
 
 
 async def test_a_crash_at_any_disk_call_leaves_the_old_catalog_or_the_new_one() -> None:
