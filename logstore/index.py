@@ -82,7 +82,7 @@ class SegmentIndex:
     def before_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Return (offset, position) of the last entry with only older batches before it."""
         found = bisect_left(self._max_timestamps, timestamp_ms) - 1
-        return self._entry(max(found, 0)) if self._positions else None
+        return self._entry(found) if found >= 0 else None
 
     def truncate(self, position: int) -> None:
         """Forget entries at or above `position`."""

@@ -6,9 +6,11 @@ Torn tails, damage and crashes have test files of their own.
 import struct
 from random import Random
 
+import msgspec
 import pytest
 from crc32c import crc32c
 
+from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.logstore.logs import (
     CHECKPOINT,
@@ -169,6 +171,28 @@ def test_without_its_checkpoint_a_log_is_scanned_and_found_whole() -> None:
         assert read_all(again.log) == expected(0, 100)
         again.flush()
         assert again.kill().report.scanned_bytes == 0
+
+
+def test_a_checkpoint_with_an_index_that_cannot_be_read_is_as_good_for_everything_else() -> None:
+    """An index of another version is no damage; nothing is found too late because of it."""
+    opened = new_log()
+    for number in range(20):
+        opened.append(numbered(number), timestamp_ms=NOW_MS + number % 7)
+    opened.flush(checkpoint=True)
+    checkpoint = read_small_file(opened.disk, CHECKPOINT, LogCheckpoint)
+    assert checkpoint is not None
+    unreadable = msgspec.structs.replace(checkpoint, index=b"of another version")
+    write_small_file(opened.disk, CHECKPOINT, unreadable)
+
+    again = opened.kill()
+    for number in range(20, 30):
+        again.append(numbered(number), timestamp_ms=NOW_MS + number % 7)
+
+    assert read_all(again.log) == expected(0, 30)
+    for ahead in range(7):
+        found = again.log.find_time(NOW_MS + ahead, high_watermark=30)
+        assert found is not None
+        assert found.offset == ahead
 
 
 def test_retries_are_known_after_a_start_from_the_checkpoint_and_from_the_scan() -> None:
