@@ -426,7 +426,8 @@ class Accumulator:
         if queue.has_open and not queue.is_backed_up:
             self._close(queue)
         batch = queue.start()
-        self._hold(batch, len(batch.encoded))
+        if batch.parent is None:  # A part is held by the batch that it was split from.
+            self._hold(batch, len(batch.encoded))
         self.schedule.touch(queue)
         self.schedule.plan_wake(queue, now)
         return batch

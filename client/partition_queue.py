@@ -17,8 +17,9 @@ depends on what is certain:
    its sequence.
 2. It was certainly never appended, but later ones are on their way: the broker refuses them for
    the gap, so they were not appended either. Once all batches before the gap are settled and all
-   behind it are back, these start again at sequence 0 under a new epoch, which also shuts out
-   copies that still linger in the network.
+   behind it are back, these start again at sequence 0 under a new epoch. A batch that was under
+   way on a connection that was lost fails instead: a copy of it may still reach the broker,
+   together with one of the batch that was to fill the gap, before the new epoch shuts them out.
 3. Its fate is unknown: later batches go on under the old sequences. If the broker accepts them,
    the failed batch is in the log and there is no gap. If it refuses them for a gap, see 2.
 
@@ -26,6 +27,7 @@ The epoch belongs to this partition's stream: other partitions keep theirs until
 one, so that one failure does not hold up the rest.
 """
 
+import copy
 import math
 from collections import deque
 from collections.abc import Callable
@@ -220,6 +222,9 @@ class PartitionQueue:
             for part in batch.split(self._rules.codec):
                 self._insert_unsent(part)
         elif not self._may_cure(batch, error):
+            if batch.is_ambiguous:
+                error = copy.copy(error)
+                error.add_note("the records may be in the log, by this attempt or an earlier one")
             self._fail(batch, error)
         elif now >= batch.deadline:
             self._fail(batch, self._timed_out(batch, error))
@@ -232,18 +237,14 @@ class PartitionQueue:
     def adopt(self, identity: Identity) -> None:
         """Start again at sequence 0 under a new identity."""
         assert self.wants_identity, "an identity was not asked for"
-        if self.is_fenced:
-            # What may have been appended under the lost identity cannot be sent under another.
-            for batch in [batch for batch in self.unsent if batch.is_ambiguous]:
-                self.unsent.remove(batch)
-                assert batch.last_error is not None
-                self._settle(batch, batch.last_error, None, None)
+        for batch in [batch for batch in self.unsent if batch.is_ambiguous]:
+            self.unsent.remove(batch)
+            self._settle(batch, self._cannot_go_on(batch), None, None)
         self.identity = identity
         self.is_fenced = False
         self._gap_order = self._unresolved_order = None
         self._next_sequence = 0
         for batch in self.unsent:
-            batch.is_ambiguous = False
             batch.base_sequence = self._next_sequence
             self._next_sequence += batch.record_count
             restamp_producer(
@@ -345,7 +346,7 @@ class PartitionQueue:
         """Settle a batch that had a sequence, and see to the gap that it leaves."""
         if batch.has_sequence:
             if batch.is_ambiguous:
-                self._unresolved_order = batch.order
+                self._unresolved_order = max(batch.order, self._unresolved_order or -1)
             elif any(other.order > batch.order for other in (*self.sent.values(), *self.unsent)):
                 if self._gap_order is None or self._gap_order > batch.order:
                     self._gap_order = batch.order
@@ -375,12 +376,21 @@ class PartitionQueue:
             place -= 1
         unsent.insert(place, batch)
 
+    def _cannot_go_on(self, batch: ProducerBatch) -> ConnectionLostError:
+        return ConnectionLostError(
+            f"{self._records_of(batch)} may or may not be in the log: what became of them is not"
+            f" known ({batch.last_error}), and after the failure of an earlier batch they cannot be"
+            f" sent again without risking duplicates"
+        )
+
     def _timed_out(self, batch: ProducerBatch, error: Exception | None) -> DeliveryTimeoutError:
-        count = batch.count
-        what = f"{count} record{'s' if count > 1 else ''} for {self.topic}/{self.partition}"
         if batch.is_ambiguous:
             fate = "were not acknowledged in time and may or may not be in the log"
         else:
             fate = "could not be delivered in time and are not in the log"
         why = f"; the last attempt failed: {error}" if error is not None else ""
-        return DeliveryTimeoutError(f"{what} {fate}{why}")
+        return DeliveryTimeoutError(f"{self._records_of(batch)} {fate}{why}")
+
+    def _records_of(self, batch: ProducerBatch) -> str:
+        count = batch.count
+        return f"{count} record{'s' if count > 1 else ''} for {self.topic}/{self.partition}"
