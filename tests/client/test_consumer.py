@@ -163,12 +163,14 @@ async def test_a_seek_that_makes_no_sense_is_refused(autojump_clock: MockClock, 
 
 
 async def test_a_deleted_topic_ends_the_reading_with_an_error(autojump_clock: MockClock) -> None:
-    async with orders_client(autojump_clock) as client:
-        async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
-            await client.admin.delete_topic("orders")
+    async with (
+        orders_client(autojump_clock) as client,
+        client.consumer("orders", auto_offset_reset="earliest") as consumer,
+    ):
+        await client.admin.delete_topic("orders")
 
-            with pytest.raises(UnknownTopicError):
-                await anext(consumer.records())
+        with pytest.raises(UnknownTopicError):
+            await anext(consumer.records())
 
 
 async def test_damage_on_the_broker_is_raised_and_can_be_skipped(autojump_clock: MockClock) -> None:

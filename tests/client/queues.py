@@ -1,0 +1,40 @@
+"""Partition queues with batches in them, for tests."""
+
+from random import Random
+
+from client.backoff import Backoff
+from client.partition_queue import DeliveryRules, Identity, PartitionQueue
+from client.producer_batch import ProducerBatch
+from wire.compression import Codec
+
+IDENTITY = Identity(7, 0)
+
+
+def queue_of(
+    settled: list[ProducerBatch] | None = None, *, partition: int = 0, is_idempotent: bool = True
+) -> PartitionQueue:
+    """Return an empty queue that has an identity if it needs one."""
+    rules = DeliveryRules(
+        codec=Codec.NONE,
+        is_idempotent=is_idempotent,
+        in_flight_max=5,
+        backoff=Backoff(0.1, 1.0, Random(1)),
+    )
+    settled = [] if settled is None else settled
+    return PartitionQueue("orders", partition, rules, settled.append)
+
+
+def fill(queue: PartitionQueue, order: int, *, count: int = 1, deadline: float = 60.0) -> None:
+    """Close one batch of `count` records and put it in line."""
+    batch = ProducerBatch(order, timestamp_ms=1, linger_until=0.0, deadline=deadline)
+    queue.open_batch(batch, 0.0)
+    for _ in range(count):
+        batch.append_value(b"v")
+    queue.close_batch()
+
+
+def adopted(queue: PartitionQueue) -> PartitionQueue:
+    """Give the queue the identity that it waits for."""
+    assert queue.wants_identity
+    queue.adopt(IDENTITY)
+    return queue
