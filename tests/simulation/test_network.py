@@ -2,9 +2,8 @@
 
 import errno
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
 
 import pytest
 import trio
@@ -12,59 +11,12 @@ import trio
 from tests.simulation.faulty_disk import StaleHandleError
 from tests.simulation.link import LinkQuality
 from tests.simulation.process import Process
+from tests.simulation.two_machines import Place, idle, play, receive, silence
 from tests.simulation.world import Simulation, World
-from wire.env import Listener, Stream
+from wire.env import Stream
 from wire.errors import ConnectionLostError
 
 BAD = LinkQuality(delay_mean_s=0.05, loss=0.3, split=0.5)
-
-
-class Place(NamedTuple):
-    """Two machines; a process on `server` listens, one on `client` has connected to it."""
-
-    world: World
-    server: Process
-    client: Process
-    listener: Listener
-    near: Stream
-    """The client's end."""
-    far: Stream
-
-
-async def idle(_: Process) -> None:
-    await trio.sleep_forever()
-
-
-def play(
-    scenario: Callable[[Place], Awaitable[None]],
-    *,
-    quality: LinkQuality | None = None,
-    window_bytes: int = 64 << 10,
-    seed: int = 1,
-) -> None:
-    """Let `scenario` happen between two machines that are connected."""
-
-    async def main(world: World) -> None:
-        world.network.window_bytes = window_bytes
-        server, client = (world.add_node(name).start(idle) for name in ("server", "client"))
-        listener = await server.env.network.listen("server", 80)
-        near = await client.env.network.connect("server", 80)
-        far = await listener.accept()
-        if quality is not None:
-            world.network.set_quality(quality)
-        with trio.fail_after(10_000):
-            await scenario(Place(world, server, client, listener, near, far))
-
-    Simulation(seed).run(main)
-
-
-async def receive(stream: Stream, *, at_most: int = 1 << 20) -> bytes:
-    """Return what is there, after waiting for it; nothing at the end."""
-    buffer = bytearray(at_most)
-    await stream.wait_readable()
-    count = stream.receive_nowait(memoryview(buffer))
-    assert count is not None, "woken for nothing"
-    return bytes(buffer[:count])
 
 
 async def receive_all(stream: Stream) -> bytes:
@@ -296,72 +248,6 @@ def test_nobody_hears_of_a_machine_that_loses_its_power() -> None:
         assert waiting.cancelled_caught
 
     play(scenario)
-
-
-@pytest.mark.parametrize("is_down", ["power", "partition", "no answer back"])
-def test_an_idle_connection_breaks_two_minutes_after_the_other_machine_is_gone(
-    is_down: str,
-) -> None:
-    async def scenario(place: Place) -> None:
-        await trio.sleep(100)
-        silence(place, is_down)
-
-        with pytest.raises(ConnectionLostError, match="Connection timed out"):
-            await receive(place.near)
-
-        assert 180 <= trio.current_time() < 240
-
-    play(scenario)
-
-
-def test_an_idle_connection_to_a_machine_that_is_there_stays() -> None:
-    async def scenario(place: Place) -> None:
-        await trio.sleep(3600)
-        heal = place.world.network.partition(["server"], ["client"])
-        await trio.sleep(90)
-        heal()
-        await trio.sleep(3600)
-
-        place.near.send_nowait([b"still here"])
-        assert await receive(place.far) == b"still here"
-
-    play(scenario)
-
-
-def test_an_idle_connection_to_a_machine_that_was_off_is_reset_within_a_minute() -> None:
-    async def scenario(place: Place) -> None:
-        place.world.nodes["server"].cut_power()
-        place.world.nodes["server"].start(idle)
-
-        with pytest.raises(ConnectionLostError, match="Connection reset by peer"):
-            await receive(place.near)
-
-        assert 60 <= trio.current_time() < 61
-
-    play(scenario)
-
-
-def test_what_cannot_arrive_is_sent_again_for_a_quarter_of_an_hour() -> None:
-    async def scenario(place: Place) -> None:
-        place.world.nodes["server"].cut_power()
-        place.near.send_nowait([b"hello?"])
-
-        with pytest.raises(ConnectionLostError, match="Connection timed out"):
-            await receive(place.near)
-
-        assert 924 <= trio.current_time() < 940
-
-    play(scenario)
-
-
-def silence(place: Place, is_down: str) -> None:
-    match is_down:
-        case "power":
-            place.world.nodes["server"].cut_power()
-        case "partition":
-            place.world.network.partition(["client"], ["server"])
-        case _:
-            place.world.network.partition(["server"], ["client"], one_way=True)
 
 
 def test_a_machine_that_is_back_does_not_know_its_old_connections() -> None:

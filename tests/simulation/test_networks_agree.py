@@ -65,9 +65,9 @@ def send(stream: Stream, data: bytes) -> object:
         return "closed here" if "closed here" in str(error) else "lost"
 
 
-async def wait(call: Callable[[], Awaitable[None]]) -> object:
+async def wait(call: Callable[[], Awaitable[None]], patience_s: float = A_WHILE_S) -> object:
     try:
-        with trio.fail_after(A_WHILE_S):
+        with trio.fail_after(patience_s):
             await call()
     except (trio.TooSlowError, trio.BusyResourceError, ConnectionLostError) as error:
         return type(error)
@@ -126,11 +126,11 @@ async def closing_wakes_who_waits(place: Place) -> list[object]:
     seen: list[object] = []
 
     async def wait_for_bytes() -> None:
-        seen.append(await wait(near.wait_readable))
+        seen.append(await wait(near.wait_readable, 60))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_for_bytes)
-        await trio.sleep(A_WHILE_S / 5)
+        await trio.sleep(A_WHILE_S)
         near.close()
     return seen
 
