@@ -97,11 +97,16 @@ class BrokerProcess:
 
 @asynccontextmanager
 async def serving(
-    data_dir: Path, *options: str, listen: str = "127.0.0.1:0", waits: bool = True
+    data_dir: Path, *options: str, listen: str = "127.0.0.1:0", limits: str = ""
 ) -> AsyncGenerator[BrokerProcess, None]:
-    """Run a broker until the block ends, at the latest; then kill it."""
+    """Run a broker until the block ends, at the latest; then kill it.
+
+    `limits` are those of the shell's `ulimit`, for what the process may use.
+    """
     with trio.fail_after(DEADLINE_S):
         command = [*TIDELOG, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
+        if limits:
+            command = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh", *command]
         process = await trio.lowlevel.open_process(
             [*command, "--listen", listen, *options],
             stdin=subprocess.DEVNULL,
@@ -113,8 +118,7 @@ async def serving(
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(broker.read_log)
-                if waits:
-                    await broker.wait_event("broker_started")
+                await broker.wait_event("broker_started")
                 yield broker
                 nursery.cancel_scope.cancel()
         finally:

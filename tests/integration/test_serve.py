@@ -98,6 +98,13 @@ async def test_it_may_open_as_many_files_as_the_system_lets_it(tmp_path: Path) -
     assert soft == hard
 
 
+async def test_too_few_open_files_are_warned_of(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits="-n 300") as broker:
+        warning = broker.event("open_files_limit_is_low")
+
+    assert (warning["level"], warning["limit"], warning["wanted"]) == ("warning", 300, 10_576)
+
+
 async def test_two_brokers_do_not_share_a_data_directory(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         second = await run_tidelog("serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")

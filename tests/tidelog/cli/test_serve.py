@@ -2,7 +2,6 @@
 
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,21 +90,6 @@ def test_a_signal_while_it_starts_ends_it_like_a_crash(
     assert "opening_logs opened=100 total=150" in said
     assert "broker_started" not in said
     assert not (tmp_path / "clean-shutdown").exists()
-
-
-def test_too_few_open_files_are_warned_of(
-    tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_log("listening", end_once())
-    config = tmp_path / "tidelog.toml"
-    config.write_text("connections_max = 4_000_000_000\n", encoding="ascii")
-
-    main.run([*SERVE, str(tmp_path / "data"), "--config", str(config)])
-
-    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    warning = f" WARNING open_files_limit_is_low limit={limit} wanted=4000000576\n"
-    assert warning in capsys.readouterr().err
-    assert limit == hard
 
 
 @pytest.mark.parametrize(
