@@ -1,0 +1,89 @@
+"""The first batch that is young enough is found, whatever order the times of records are in."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
+from logstore.config import LogConfig
+from tests.logstore.logs import (
+    CHECKPOINT,
+    NOW_MS,
+    Opened,
+    expected,
+    new_log,
+    numbered,
+    read_all,
+    records_in,
+)
+
+
+def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> int | None:
+    """Return the offset to read from; the batch there is checked to be readable."""
+    found = opened.log.find_time(timestamp_ms, high_watermark=high_watermark)
+    if found is None:
+        return None
+    assert found.offset in records_in(found.load().read())
+    return found.offset
+
+
+@settings(max_examples=40)
+@given(
+    timestamps=st.lists(st.integers(1, 30), min_size=1, max_size=40),
+    timestamp_ms=st.integers(0, 31),
+    start=st.integers(0, 40),
+    high_watermark=st.integers(0, 40),
+)
+def test_it_agrees_with_a_look_at_every_record(
+    timestamps: list[int], timestamp_ms: int, start: int, high_watermark: int
+) -> None:
+    opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
+    for timestamp in timestamps:
+        opened.append(b"." * 20, timestamp_ms=timestamp)
+    high_watermark = min(high_watermark, len(timestamps))
+    start = min(start, high_watermark)
+    opened.log.delete_records(start, high_watermark=high_watermark)
+
+    found = found_offset(opened, timestamp_ms, high_watermark=high_watermark)
+
+    young_enough = (
+        offset for offset in range(start, high_watermark) if timestamps[offset] >= timestamp_ms
+    )
+    assert found == next(young_enough, None)
+
+
+def test_a_batch_that_is_committed_only_in_part_is_not_found() -> None:
+    opened = new_log()
+    opened.append(b"old", timestamp_ms=10)
+    opened.append(b"young", b"too", timestamp_ms=20)
+
+    assert found_offset(opened, 20, high_watermark=2) is None
+    assert found_offset(opened, 20, high_watermark=3) == 1
+
+
+def test_a_start_of_the_log_inside_of_a_batch_is_where_reading_begins() -> None:
+    opened = new_log()
+    opened.append(b"one", b"two", b"three", timestamp_ms=10)
+    opened.log.delete_records(2, high_watermark=3)
+
+    assert found_offset(opened, 5, high_watermark=3) == 2
+
+
+def test_an_index_that_cannot_be_read_makes_nothing_be_found_too_late() -> None:
+    """One of another version, in a checkpoint that is good for everything else."""
+    opened = new_log()
+    for number in range(20):
+        opened.append(numbered(number), timestamp_ms=NOW_MS + number % 7)
+    opened.flush(checkpoint=True)
+    checkpoint = read_small_file(opened.disk, CHECKPOINT, LogCheckpoint)
+    assert checkpoint is not None
+    unreadable = msgspec.structs.replace(checkpoint, index=b"of another version")
+    write_small_file(opened.disk, CHECKPOINT, unreadable)
+
+    again = opened.kill()
+    for number in range(20, 30):
+        again.append(numbered(number), timestamp_ms=NOW_MS + number % 7)
+
+    assert read_all(again.log) == expected(0, 30)
+    for ahead in range(7):
+        assert found_offset(again, NOW_MS + ahead, high_watermark=30) == ahead
