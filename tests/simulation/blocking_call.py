@@ -34,6 +34,7 @@ class BlockingCall:
 
     def go_on(self) -> float | None:
         """Let the work go on until it blocks or ends; return for how long, `None` at the end."""
+        assert current_blocking_call() is None, "a thread cannot wait for itself: ask the clock"
         if self._thread is None:
             self._thread = self._threads.take()
             self._thread.begin(self._run)

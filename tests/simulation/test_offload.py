@@ -1,6 +1,7 @@
 """Threads in virtual time: work goes on a piece at a time, and dies with its process."""
 
 import errno
+import os
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 
 from tests.simulation.disk_contents import contents
 from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
+from tests.simulation.guard import RealWorldError
 from tests.simulation.node import Node
 from tests.simulation.process import Process
 from tests.simulation.world import Simulation, World
@@ -217,3 +219,19 @@ def test_an_aimed_fault_comes_before_a_call_takes_effect() -> None:
         assert contents(node.disk) == {"old": b""}
 
     play(scenario)
+
+
+def test_a_leak_in_a_thread_is_found() -> None:
+    async def scenario(_: World, __: Node, process: Process) -> None:
+        await process.env.offload(lambda: os.urandom(1))
+
+    with pytest.raises(RealWorldError, match=r"test_offload.py:\d+ called os.urandom inside of"):
+        play(scenario)
+
+
+def test_a_thread_that_would_end_its_own_process_is_told_to_ask_the_clock() -> None:
+    async def scenario(_: World, node: Node, process: Process) -> None:
+        await process.env.offload(node.kill)
+
+    with pytest.raises(AssertionError, match="ask the clock"):
+        play(scenario)
