@@ -240,7 +240,7 @@ class PartitionLog:
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
         assert offset is not None
         assert end_offset is not None
-        if self._segments.damage.add(offset, end_offset):
+        if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
             self._unflushed.request_checkpoint()
 
     def begin_flush(self) -> Flush | None:

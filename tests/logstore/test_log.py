@@ -1,21 +1,17 @@
-"""A log takes batches, gives them back, and keeps its word when the disk does not."""
+"""A partition's log: append, read, roll, cut, delete, and find by time."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from logstore.config import LogConfig
-from logstore.log import LogStatus
-from logstore.slice import LogSlice
+from logstore.disk import Disk
+from logstore.log import Appended, LogStatus
 from tests.logstore.logs import (
-    DIRECTORY,
     NOW_MS,
     SMALL,
     Opened,
     Producer,
-    batch_of,
+    batch_bounds,
     expected,
-    image_of,
     new_log,
     numbered,
     read_all,
@@ -23,330 +19,589 @@ from tests.logstore.logs import (
     run,
 )
 from wire.errors import (
-    DiskFullError,
+    CorruptRecordError,
+    DuplicateSequenceError,
+    FencedProducerError,
     LogOfflineError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
     RecordTooLargeError,
 )
 from wire.record_batch import parse_header
 
-
-def read(opened: Opened, offset: int, *, bytes_max: int = 1000, below: int | None = None) -> bytes:
-    """Return what a read gives, below a high watermark."""
-    return part_of(opened, offset, bytes_max=bytes_max, below=below).read()
+DAY_MS = 24 * 3600 * 1000
 
 
-def part_of(
-    opened: Opened, offset: int, *, bytes_max: int = 1000, below: int | None = None
-) -> LogSlice:
-    high_watermark = opened.log.log_end_offset if below is None else below
+def file_bytes(disk: Disk, path: str) -> bytes:
+    file = disk.open(path)
+    return file.read_at(0, file.size())
+
+
+def read(opened: Opened, offset: int, *, bytes_max: int = 500, high_watermark: int) -> list[int]:
     part = opened.log.read(offset, bytes_max=bytes_max, high_watermark=high_watermark)
     assert part is not None
-    return part if part.is_ready() else part.load()
+    return list(records_in(part.read()))
 
 
-def status(opened: Opened) -> LogStatus:
-    """Return it anew: it changes behind the back of a type checker."""
-    return opened.log.status
+# Append
 
 
-def used_bytes(opened: Opened) -> int:
-    return sum(len(data) for data in image_of(opened.disk).values())
+def test_an_empty_log_begins_at_0() -> None:
+    log = new_log().log
+
+    assert (log.log_start_offset, log.durable_end_offset, log.log_end_offset) == (0, 0, 0)
+    assert log.status is LogStatus.ONLINE
+    assert log.segment_count == 1
+    assert log.read(0, bytes_max=1, high_watermark=0) is None
 
 
-def test_a_batch_larger_than_the_limit_is_refused_before_a_byte_is_written() -> None:
+def test_offsets_count_records() -> None:
     opened = new_log()
-    changes = opened.disk.changes
 
-    with pytest.raises(RecordTooLargeError, match="batch_bytes_max") as caught:
-        opened.append(bytes(SMALL.batch_bytes_max))
-
-    assert caught.value.detail("limit_bytes") == SMALL.batch_bytes_max
-    assert opened.log.log_end_offset == 0
-    assert opened.disk.changes == changes
+    assert opened.append(b"a", b"b", b"c") == Appended(0, 3, False)
+    assert opened.append(b"d") == Appended(3, 4, False)
+    assert read_all(opened.log) == {0: b"a", 1: b"b", 2: b"c", 3: b"d"}
 
 
-def test_a_stored_batch_says_where_it_is_who_led_and_what_was_durable_then() -> None:
+def test_the_leader_stamps_offset_epoch_and_what_it_knew_to_be_durable() -> None:
     opened = new_log()
-    opened.append(b"one", b"two", leader_epoch=4)
+    opened.append(b"a", leader_epoch=3)
+    opened.append(b"b", leader_epoch=3)
     opened.flush()
-    durable_position = opened.disk.open(opened.path()).size()
-    opened.append(b"three", leader_epoch=4)
+    opened.append(b"c", leader_epoch=4)
 
-    assert opened.append(b"four", leader_epoch=6).base_offset == 3
+    data = file_bytes(opened.disk, opened.path())
 
-    data = read(opened, 3)
-    header = parse_header(data, len(data) - len(batch_of([b"four"])))
-    assert header is not None
-    assert (header.base_offset, header.leader_epoch) == (3, 6)
-    assert header.durable_position == durable_position
-    assert opened.log.leader_epochs.entries == ((4, 0), (6, 3))
+    bounds = batch_bounds(data)
+    headers = [parse_header(data, bound) for bound in bounds[:-1]]
+    stamps = [
+        (header.base_offset, header.leader_epoch, header.durable_position)
+        for header in headers
+        if header is not None
+    ]
+    assert stamps == [(0, 3, 64), (1, 3, 64), (2, 4, bounds[2])]
+    assert opened.log.leader_epochs.entries == ((3, 0), (4, 2))
 
 
-def test_a_retry_gets_the_offset_of_the_first_try_and_writes_nothing() -> None:
+def test_a_new_segment_knows_nothing_durable_before_its_first_flush() -> None:
     opened = new_log()
-    opened.append(b"one", b"two", producer=Producer(7))
-    opened.append(b"three", producer=Producer(7, sequence=2))
-    changes = opened.disk.changes
+    opened.append(b"a")
+    opened.flush()
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+    opened.append(b"b")
+    opened.flush()
+    opened.append(b"c")
 
-    again = opened.append(b"one", b"two", producer=Producer(7))
+    data = file_bytes(opened.disk, opened.path(1))
 
-    assert (again.base_offset, again.next_offset, again.is_duplicate) == (0, 2, True)
-    assert opened.disk.changes == changes
+    bounds = batch_bounds(data)
+    headers = [parse_header(data, bound) for bound in bounds[:-1]]
+    assert [header.durable_position for header in headers if header] == [0, bounds[1]]
+
+
+def test_a_batch_above_the_limit_is_refused_before_a_byte_is_written() -> None:
+    """I4."""
+    opened = new_log()
+    opened.append(b"a")
+    before = opened.disk.calls.copy()
+
+    with pytest.raises(RecordTooLargeError, match="limit of 2048 bytes") as caught:
+        opened.append(bytes(2048))
+
+    assert (caught.value.size_bytes, caught.value.limit_bytes) == (2145, 2048)
+    assert opened.disk.calls == before
+    assert opened.log.log_end_offset == 1
+
+
+def test_a_batch_larger_than_a_segment_has_one_of_its_own() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    opened.append(b"a")
+    opened.append(bytes(5000))
+    opened.append(b"b")
+
+    assert opened.segment_bases() == [0, 1, 2]
+    assert read_all(opened.log) == {0: b"a", 1: bytes(5000), 2: b"b"}
+
+
+def test_a_batch_never_spans_two_segments() -> None:
+    """I5."""
+    opened = new_log()
+    opened.append_many(100)
+
+    bases = opened.segment_bases()
+    assert len(bases) > 2
+    assert all(
+        len(file_bytes(opened.disk, opened.path(base))) <= SMALL.segment_bytes + 64
+        for base in bases
+    )
+    assert read_all(opened.log) == expected(0, 100)
+
+
+def test_a_change_of_the_limits_holds_from_the_next_append_on() -> None:
+    opened = new_log()
+    opened.log.config = LogConfig(batch_bytes_max=100)
+
+    with pytest.raises(RecordTooLargeError):
+        opened.append(bytes(50))
+
+
+def test_an_epoch_that_is_over_is_a_mistake_of_the_program_and_writes_nothing() -> None:
+    opened = new_log()
+    opened.append(b"a", leader_epoch=5)
+    before = opened.disk.calls.copy()
+
+    with pytest.raises(AssertionError, match="epoch 4 is over"):
+        opened.append(b"b", leader_epoch=4)
+
+    assert opened.disk.calls == before
+
+
+# Idempotence
+
+
+def test_a_retry_is_not_appended_again() -> None:
+    opened = new_log()
+    opened.append(b"other")
+    first = opened.append(b"a", b"b", producer=Producer(7, 0, 0))
+    size = opened.log.size_bytes
+
+    assert first == Appended(1, 3, False)
+    assert opened.append(b"a", b"b", producer=Producer(7, 0, 0)) == Appended(1, 3, True)
+    assert opened.log.size_bytes == size
+
+
+def test_what_a_producer_must_not_send_is_not_appended() -> None:
+    opened = new_log()
+    for sequence in range(8):
+        opened.append(b"a", producer=Producer(7, 3, sequence))
+
+    for producer, error in (
+        (Producer(7, 3, 9), OutOfOrderSequenceError),
+        (Producer(7, 3, 0), DuplicateSequenceError),
+        (Producer(7, 2, 8), FencedProducerError),
+        (Producer(7, 4, 8), OutOfOrderSequenceError),
+    ):
+        with pytest.raises(error):
+            opened.append(b"a", producer=producer)
+    assert opened.log.log_end_offset == 8
+
+
+def test_a_producer_of_old_records_is_not_forgotten_while_it_writes() -> None:
+    opened = new_log()
+    opened.append(b"1999", producer=Producer(7, 0, 0), timestamp_ms=5, now_ms=NOW_MS)
+
+    opened.log.expire_producers(now_ms=NOW_MS + SMALL.producer_expiry_ms)
+    assert opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
     opened.log.expire_producers(now_ms=NOW_MS + SMALL.producer_expiry_ms + 1)
-    assert not opened.append(b"one", producer=Producer(7)).is_duplicate
+    assert not opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
 
 
-def test_a_flush_makes_durable_what_was_appended_before_it_began() -> None:
+# Read
+
+
+@pytest.mark.parametrize("bytes_max", [0, 1, 500, 5000, 1 << 30])
+def test_every_read_begins_shortly_before_its_offset_and_ends_with_a_batch(bytes_max: int) -> None:
     opened = new_log()
-    opened.append_many(3)
-    flush = opened.log.begin_flush()
-    assert flush is not None
-    opened.append_many(2)
-    assert opened.log.durable_end_offset == 0
+    opened.append_many(100)
+    size = len(numbered(0)) + 100
 
-    run(opened.log, flush)
-
-    assert (opened.log.durable_end_offset, opened.log.log_end_offset) == (3, 5)
-    opened.flush()
-    assert opened.log.durable_end_offset == 5
-    assert opened.log.begin_flush() is None
+    for offset in range(100):
+        offsets = read(opened, offset, bytes_max=bytes_max, high_watermark=100)
+        assert offsets == list(range(offsets[0], offsets[-1] + 1))
+        assert offset in offsets
+        assert (offset - offsets[0]) * size < SMALL.index_interval_bytes
+        limit = max(bytes_max, SMALL.index_interval_bytes) + size
+        assert len(offsets) * size <= limit + size
 
 
-@pytest.mark.parametrize("bytes_max", [0, 1, 200, 511, 512, 1000, 5000])
-def test_a_read_gives_whole_batches_and_one_at_least(bytes_max: int) -> None:
+def test_nothing_at_or_above_the_high_watermark_is_read() -> None:
     opened = new_log()
-    opened.append_many(60, size=70)
-    for offset in range(60):
-        part = part_of(opened, offset, bytes_max=bytes_max)
+    opened.append_many(100)
 
-        assert offset in records_in(part.read())
-        assert part.length <= max(
-            bytes_max, SMALL.index_interval_bytes + len(batch_of([b"." * 70]))
-        )
-        assert part.has_more == (max(records_in(part.read())) < 59)
+    for high_watermark in range(1, 101):
+        assert opened.log.read(high_watermark, bytes_max=1, high_watermark=high_watermark) is None
+        last = read(opened, high_watermark - 1, bytes_max=10_000, high_watermark=high_watermark)
+        assert last[-1] == high_watermark - 1
+        assert read_all(opened.log, high_watermark=high_watermark) == expected(0, high_watermark)
 
 
-def test_a_read_ends_below_the_high_watermark_and_never_in_a_batch() -> None:
-    opened = new_log()
-    for number in range(20):
-        opened.append(b"%d" % number, b"%d" % number)
-
-    for high_watermark in range(1, 40):
-        whole = high_watermark - high_watermark % 2
-        found = {at for at in range(40) if at < whole}
-        assert set(read_all(opened.log, high_watermark=whole)) == found
-        assert opened.log.read(whole, bytes_max=1000, high_watermark=high_watermark) is None
-        if whole:
-            part = part_of(opened, 0, bytes_max=1 << 20, below=high_watermark)
-            assert set(records_in(part.read())) == found
-
-
-def test_only_offsets_between_start_and_end_can_be_asked_for() -> None:
+def test_the_end_of_the_log_is_no_error_and_beyond_it_is_one_with_both_bounds() -> None:
     opened = new_log()
     opened.append_many(10)
     opened.log.delete_records(4, high_watermark=10)
 
+    assert opened.log.read(10, bytes_max=1, high_watermark=10) is None
     for offset in 3, 11:
-        with pytest.raises(OffsetOutOfRangeError, match="4 to 10") as caught:
-            opened.log.read(offset, bytes_max=1000, high_watermark=10)
-        assert caught.value.detail("log_start_offset") == 4
-        assert caught.value.detail("log_end_offset") == 10
-    assert opened.log.read(10, bytes_max=1000, high_watermark=10) is None
+        with pytest.raises(OffsetOutOfRangeError, match=r"offsets 4 to 10 \(exclusive\)") as caught:
+            opened.log.read(offset, bytes_max=1, high_watermark=10)
+        assert (caught.value.log_start_offset, caught.value.log_end_offset) == (4, 10)
 
 
-def test_records_are_deleted_up_to_the_high_watermark_and_not_beyond() -> None:
+def test_what_this_process_wrote_is_ready_and_what_it_found_is_checked_first() -> None:
     opened = new_log()
-    opened.append_many(10)
-
-    with pytest.raises(OffsetOutOfRangeError, match="only offsets below 6"):
-        opened.log.delete_records(7, high_watermark=6)
-    assert opened.log.log_start_offset == 0
-    opened.log.delete_records(6, high_watermark=6)
-    opened.log.delete_records(2, high_watermark=6)
-    opened.flush()
-
-    assert opened.log.log_start_offset == 6
-    assert read_all(opened.kill().log) == expected(6, 10)
-
-
-@given(
-    timestamps=st.lists(st.integers(1, 30), min_size=1, max_size=60),
-    timestamp_ms=st.integers(0, 31),
-    start=st.integers(0, 60),
-    high_watermark=st.integers(0, 60),
-)
-def test_a_time_is_found_though_timestamps_jump_back_and_forth(
-    timestamps: list[int], timestamp_ms: int, start: int, high_watermark: int
-) -> None:
-    opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
-    for timestamp in timestamps:
-        opened.append(b"." * 20, timestamp_ms=timestamp)
-    high_watermark = min(high_watermark, len(timestamps))
-    opened.log.delete_records(min(start, high_watermark), high_watermark=high_watermark)
-
-    found = opened.log.find_time(timestamp_ms, high_watermark=high_watermark)
-
-    young_enough = [
-        offset
-        for offset, timestamp in enumerate(timestamps[:high_watermark])
-        if offset >= start and timestamp >= timestamp_ms
-    ]
-    assert (found and found.offset) == (young_enough[0] if young_enough else None)
-    assert found is None or list(records_in(found.load().read())) == [found.offset]
-
-
-def test_a_segment_is_rolled_when_its_first_record_is_old_enough() -> None:
-    opened = new_log()
-    opened.log.roll_if_old(now_ms=NOW_MS + SMALL.roll_after_ms)
-    assert opened.log.segment_count == 1
-    opened.append(b"first", now_ms=NOW_MS)
-    opened.append(b"second", now_ms=NOW_MS + 1000)
-
-    opened.log.roll_if_old(now_ms=NOW_MS + SMALL.roll_after_ms - 1)
-    assert opened.log.segment_count == 1
-    opened.log.roll_if_old(now_ms=NOW_MS + SMALL.roll_after_ms)
-
-    assert opened.segment_bases() == [0, 2]
-    assert set(read_all(opened.log)) == {0, 1}
-
-
-def test_a_reader_finishes_with_a_segment_that_retention_removes() -> None:
-    opened = new_log(LogConfig(segment_bytes=2000, index_interval_bytes=512, retention_bytes=3000))
-    opened.append_many(60)
+    opened.append_many(30)
     opened.flush(checkpoint=True)
-    part = part_of(opened, 0)
+    written = opened.log.read(0, bytes_max=1, high_watermark=30)
+    assert written is not None
+    assert written.is_ready()
+    reopened = opened.kill()
+    reopened.append_many(10)
 
-    for segment in opened.log.apply_retention(high_watermark=60, now_ms=NOW_MS):
+    found = reopened.log.read(0, bytes_max=1, high_watermark=40)
+    written = reopened.log.read(39, bytes_max=1, high_watermark=40)
+
+    assert found is not None
+    assert not found.is_ready()
+    assert written is not None
+    assert written.is_ready()
+
+
+def test_a_reader_of_a_removed_segment_reads_on() -> None:
+    """I21."""
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
+    opened.append_many(30)
+    opened.flush()
+    part = opened.log.read(0, bytes_max=100_000, high_watermark=30)
+    assert part is not None
+
+    for segment in opened.log.apply_retention(high_watermark=30, now_ms=NOW_MS):
         segment.remove_files()
 
-    start = opened.log.log_start_offset
-    assert start > 0
-    assert opened.segment_bases()[0] == start
-    assert records_in(part.read())[0] == numbered(0)
-    with pytest.raises(OffsetOutOfRangeError):
-        opened.log.read(0, bytes_max=1000, high_watermark=60)
-    assert read_all(opened.log) == expected(start, 60)
+    assert not opened.disk.exists(opened.path(0))
+    assert records_in(part.load().read())[0] == numbered(0)
 
 
-def test_retention_waits_for_the_high_watermark_and_for_a_checkpoint() -> None:
-    opened = new_log(LogConfig(segment_bytes=2000, index_interval_bytes=512, retention_bytes=0))
-    opened.append_many(60)
-    assert opened.log.apply_retention(high_watermark=60, now_ms=NOW_MS) == []
+def test_damage_below_the_start_of_the_log_is_of_no_interest() -> None:
+    opened = new_log()
+    opened.append_many(20)
+    opened.log.delete_records(10, high_watermark=20)
 
+    opened.log.note_damage(CorruptRecordError("damaged", offset=5, next_offset=8))
+
+    assert opened.log.status is LogStatus.ONLINE
+
+
+# Time
+
+
+def test_the_first_batch_with_a_record_at_or_after_a_time_is_found() -> None:
+    """I24: although timestamps jump back and forth."""
+    opened = new_log()
+    times = [(number * 37) % 101 for number in range(100)]
+    for number, time in enumerate(times):
+        opened.append(numbered(number), timestamp_ms=time)
+
+    for timestamp_ms in range(103):
+        part = opened.log.find_time(timestamp_ms, high_watermark=100)
+        first = next((at for at, time in enumerate(times) if time >= timestamp_ms), None)
+        assert (None if part is None else list(records_in(part.load().read()))) == (
+            None if first is None else [first]
+        )
+
+
+def test_times_are_found_between_the_start_of_the_log_and_the_high_watermark() -> None:
+    opened = new_log()
+    for number in range(60):
+        opened.append(numbered(number), timestamp_ms=number)
+    opened.log.delete_records(20, high_watermark=40)
+
+    for timestamp_ms, offset in ((0, 20), (20, 20), (39, 39), (40, None), (59, None)):
+        part = opened.log.find_time(timestamp_ms, high_watermark=40)
+        assert (None if part is None else part.offset) == offset
+
+
+# Roll, retention, deletion
+
+
+def test_an_old_segment_is_rolled_so_that_retention_can_reach_it() -> None:
+    opened = new_log(LogConfig(segment_ms=DAY_MS, retention_ms=None))
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+    assert opened.log.segment_count == 1, "an empty segment is never old"
+    opened.append(b"a", now_ms=NOW_MS)
+
+    opened.log.roll_if_old(now_ms=NOW_MS + DAY_MS - 1)
+    assert opened.log.segment_count == 1
+    opened.log.roll_if_old(now_ms=NOW_MS + DAY_MS)
+    assert opened.log.segment_count == 2
+
+
+def test_a_log_that_was_cut_to_nothing_is_not_rolled() -> None:
+    opened = new_log()
+    opened.append(b"a")
+    opened.log.truncate(0)
+
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+
+    assert opened.log.segment_count == 1
+    opened.append(b"b")
+    assert read_all(opened.kill().log) == {0: b"b"}
+
+
+def retained(opened: Opened, *, high_watermark: int, now_ms: int = NOW_MS) -> int:
+    """Apply retention; return the new start of the log."""
+    for segment in opened.log.apply_retention(high_watermark=high_watermark, now_ms=now_ms):
+        segment.remove_files()
+    return opened.log.log_start_offset
+
+
+def test_retention_by_size_deletes_whole_segments_below_the_high_watermark() -> None:
+    """I20."""
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=1500))
+    opened.append_many(50)
+    opened.flush()
+    bases = opened.segment_bases()
+
+    assert retained(opened, high_watermark=bases[2] - 1) == bases[1]
+    assert retained(opened, high_watermark=50) in bases
+    assert opened.log.size_bytes >= 1500
+    assert opened.segment_bases()[0] == opened.log.log_start_offset
+    assert read_all(opened.log) == expected(opened.log.log_start_offset, 50)
+
+
+def test_retention_by_age_looks_at_the_newest_record() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=DAY_MS))
+    for number in range(50):
+        opened.append(numbered(number), timestamp_ms=NOW_MS - 50 + number)
+    opened.flush()
+    bases = opened.segment_bases()
+    too_old_ms = NOW_MS - 50 + bases[1] + DAY_MS
+
+    assert retained(opened, high_watermark=50, now_ms=too_old_ms - 1) == 0
+    assert retained(opened, high_watermark=50, now_ms=too_old_ms) == bases[1]
+    assert retained(opened, high_watermark=50, now_ms=NOW_MS + 9 * DAY_MS) == bases[-1]
+
+
+def test_a_record_from_the_far_future_does_not_pin_its_segment() -> None:
+    """I22."""
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=DAY_MS))
+    opened.append(numbered(0), timestamp_ms=1 << 60)
+    opened.append_many(49)
+    opened.flush()
+    bases = opened.segment_bases()
+
+    assert retained(opened, high_watermark=50, now_ms=NOW_MS + DAY_MS) == 0
+    assert retained(opened, high_watermark=50, now_ms=NOW_MS + DAY_MS + 1) == bases[-1]
+
+
+def test_retention_waits_for_the_checkpoint_that_knows_of_the_next_segment() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
+    opened.append_many(50)
+
+    assert retained(opened, high_watermark=50) == 0
+    opened.flush()
+    assert retained(opened, high_watermark=50) == opened.segment_bases()[-1]
+
+
+def test_what_retention_deleted_stays_deleted() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
+    opened.append_many(50)
+    opened.flush()
+    start = retained(opened, high_watermark=50)
+    opened.flush()
+
+    for seed in range(10):
+        assert opened.cut_power(seed).log.log_start_offset == start
+
+
+def test_deleted_records_cannot_be_read_although_their_bytes_are_there() -> None:
+    opened = new_log()
+    opened.append_many(20)
+
+    opened.log.delete_records(7, high_watermark=20)
+
+    assert opened.log.log_start_offset == 7
+    assert read_all(opened.log) == expected(7, 20)
+    opened.log.delete_records(3, high_watermark=20)
+    assert opened.log.log_start_offset == 7
+
+
+def test_only_committed_records_can_be_deleted() -> None:
+    """I19."""
+    opened = new_log()
+    opened.append_many(20)
+
+    with pytest.raises(OffsetOutOfRangeError, match="only offsets below 10 are") as caught:
+        opened.log.delete_records(11, high_watermark=10)
+
+    assert caught.value.log_end_offset == 10
+    opened.log.delete_records(10, high_watermark=10)
+    assert opened.log.log_start_offset == 10
+
+
+def test_a_deletion_is_durable_after_a_flush() -> None:
+    opened = new_log()
+    opened.append_many(20)
+
+    opened.log.delete_records(7, high_watermark=20)
+    is_due_at_first = opened.log.is_checkpoint_due
+    opened.flush()
+
+    assert (is_due_at_first, opened.log.is_checkpoint_due) == (True, False)
+    assert opened.cut_power(1).log.log_start_offset == 7
+
+
+def test_a_segment_whose_records_are_all_deleted_goes_without_any_limit() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=None))
+    opened.append_many(50)
+    opened.log.delete_records(50, high_watermark=50)
+    opened.flush()
+
+    retained(opened, high_watermark=50)
+
+    assert len(opened.segment_bases()) == 1
+    assert opened.log.log_start_offset == 50
+
+
+# Truncation
+
+
+@pytest.mark.parametrize("offset", [0, 1, 30, 34, 35, 68, 99, 100, 1000])
+def test_a_cut_log_is_as_if_the_rest_had_never_been(offset: int) -> None:
+    opened = new_log()
+    opened.append_many(100, flush_every=30)
+
+    opened.log.truncate(offset)
+
+    end = min(offset, 100)
+    assert opened.log.log_end_offset == end
+    assert opened.log.durable_end_offset == (end if offset < 100 else 90)
+    assert read_all(opened.log) == expected(0, end)
+    opened.append_many(40)
+    assert read_all(opened.log) == expected(0, end + 40)
+    assert read_all(opened.kill().log) == expected(0, end + 40)
+
+
+def test_a_batch_that_reaches_above_the_cut_goes_whole() -> None:
+    opened = new_log()
+    opened.append(b"a", b"b", b"c")
+    opened.append(b"d", b"e", b"f")
+
+    opened.log.truncate(5)
+
+    assert opened.log.log_end_offset == 3
+
+
+def test_a_cut_forgets_epochs_and_sequences() -> None:
+    opened = new_log()
+    for epoch in range(5):
+        opened.append(b"a", producer=Producer(7, 0, epoch), leader_epoch=epoch)
+
+    opened.log.truncate(3)
+
+    for again in opened, opened.kill():
+        assert again.log.leader_epochs.entries == ((0, 0), (1, 1), (2, 2))
+    assert again.append(b"a", producer=Producer(7, 0, 2), leader_epoch=9).is_duplicate
+    assert again.append(b"a", producer=Producer(7, 0, 3), leader_epoch=9) == Appended(3, 4, False)
+
+
+def test_a_cut_below_the_start_of_the_log_takes_the_start_along() -> None:
+    opened = new_log()
+    opened.append(b"a", b"b", b"c", b"d")
+    opened.log.delete_records(2, high_watermark=4)
+
+    opened.log.truncate(3)
+
+    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (0, 0)
+
+
+# Flush
+
+
+def test_a_flush_covers_what_was_appended_before_it_began() -> None:
+    opened = new_log()
+    opened.append_many(10)
+    flush = opened.log.begin_flush()
+    assert flush is not None
+    opened.append_many(5)
+
+    run(opened.log, flush)
+
+    assert opened.log.durable_end_offset == 10
+    opened.flush()
+    assert opened.log.durable_end_offset == 15
+    assert opened.log.begin_flush() is None
+
+
+def test_a_flush_that_began_before_a_cut_says_nothing_about_what_came_after() -> None:
+    opened = new_log()
+    opened.append_many(10)
+    flush = opened.log.begin_flush()
+    assert flush is not None
+    flush.run()
+    opened.log.truncate(5)
+    opened.append_many(20)
+
+    opened.log.end_flush(flush)
+
+    assert opened.log.durable_end_offset == 5
+
+
+def test_a_flush_whose_end_nobody_told_is_counted_by_the_next_one() -> None:
+    opened = new_log()
+    opened.append_many(10)
+    flush = opened.log.begin_flush()
+    assert flush is not None
+    flush.run()
+
+    assert opened.log.begin_flush() is None
+    assert opened.log.durable_end_offset == 10
+
+
+def test_a_flush_that_never_ran_is_done_by_the_next_one() -> None:
+    opened = new_log()
+    opened.append_many(40)
+    opened.log.begin_flush()
+
+    opened.flush()
+
+    assert opened.log.durable_end_offset == 40
+    for seed in range(10):
+        assert opened.cut_power(seed).log.log_end_offset == 40
+
+
+def test_a_checkpoint_bounds_what_a_start_must_scan() -> None:
+    opened = new_log(LogConfig(checkpoint_bytes=1000))
+    opened.append_many(100, flush_every=1)
+    assert opened.log.bytes_since_checkpoint < 1200
+
+    again = opened.kill()
+
+    assert again.report.scanned_bytes == opened.log.bytes_since_checkpoint
+
+
+def test_a_start_after_a_checkpoint_scans_nothing_and_writes_nothing() -> None:
+    opened = new_log()
+    opened.append_many(100)
     opened.flush(checkpoint=True)
 
-    assert opened.log.apply_retention(high_watermark=1, now_ms=NOW_MS) == []
-    assert opened.log.apply_retention(high_watermark=60, now_ms=NOW_MS) != []
-    assert opened.log.segment_count == 1
-
-
-def test_a_disk_that_runs_full_in_mid_append_makes_the_log_read_only_until_there_is_room() -> None:
-    opened = new_log()
-    opened.append_many(3)
-    size = opened.disk.open(opened.path()).size()
-    opened.disk.capacity_bytes = used_bytes(opened) + 50
-
-    with pytest.raises(DiskFullError):
-        opened.append(numbered(3))
-
-    assert status(opened) is LogStatus.READ_ONLY
-    assert opened.disk.open(opened.path()).size() == size, "nothing is left of the batch"
-    assert read_all(opened.log) == expected(0, 3)
-    opened.disk.capacity_bytes += 1000
-    with pytest.raises(DiskFullError, match="read-only until there is room"):
-        opened.append(numbered(3))
-    opened.disk.capacity_bytes = None
-    opened.append_many(2)
-    assert status(opened) is LogStatus.ONLINE
-    assert read_all(opened.kill().log) == expected(0, 5)
-
-
-@pytest.mark.parametrize("room", [0, 1, 63, 64, 65, 127, 128, 200, 300])
-def test_a_disk_that_runs_full_at_a_roll_loses_nothing_and_the_log_comes_back(room: int) -> None:
-    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=512))
-    opened.append_many(7)
-    assert opened.log.segment_count == 1
-    opened.disk.capacity_bytes = used_bytes(opened) + room
-    with pytest.raises(DiskFullError):
-        opened.append_many(7)
-    end = opened.log.log_end_offset
-
-    assert status(opened) is LogStatus.READ_ONLY
-    assert read_all(opened.log) == expected(0, end)
-    opened.disk.capacity_bytes = None
-    opened.log.look_for_room()
-    assert status(opened) is LogStatus.ONLINE
-    opened.append_many(10)
-    assert opened.log.segment_count > 1
-    opened.flush()
     again = opened.kill()
-    assert read_all(again.log) == expected(0, end + 10)
-    assert not again.report.damage
+
+    assert again.report.scanned_bytes == 0
+    assert again.disk.changes == []
+    again.log.request_checkpoint()
+    assert again.log.begin_flush() is None
 
 
-def test_a_failed_fsync_takes_the_log_offline_and_is_never_tried_again() -> None:
-    opened = new_log()
-    opened.append_many(3)
-    opened.flush()
-    opened.append_many(2)
-    opened.disk.fail("sync")
-    with pytest.raises(OSError, match="Input/output error"):
-        opened.flush()
-    calls = opened.disk.changes
-
-    assert opened.log.begin_flush() is None
-
-    assert status(opened) is LogStatus.OFFLINE
-    assert opened.log.durable_end_offset == 3
-    with pytest.raises(LogOfflineError, match=f"{DIRECTORY} is offline: fsync failed"):
-        opened.append(b"one more")
-    with pytest.raises(LogOfflineError):
-        opened.log.read(0, bytes_max=1000, high_watermark=3)
-    with pytest.raises(LogOfflineError):
-        opened.log.truncate(0)
-    assert opened.disk.changes == calls
-    assert read_all(opened.kill().log).items() >= expected(0, 3).items()
-
-
-@pytest.mark.parametrize("operation", ["write_at", "truncate"])
-def test_a_disk_that_fails_an_append_takes_the_log_offline(operation: str) -> None:
-    opened = new_log()
-    opened.append_many(3)
-    opened.disk.fail(operation)
-    if operation == "truncate":  # There is no room, and then not even the rest can be removed.
-        opened.disk.capacity_bytes = used_bytes(opened)
-
-    with pytest.raises(LogOfflineError, match="writing failed"):
-        opened.append_many(1)
-
-    assert status(opened) is LogStatus.OFFLINE
-    assert opened.log.begin_flush() is None
-
-
-def test_a_cut_removes_what_reaches_above_it_and_its_offsets_are_given_again() -> None:
-    opened = new_log()
-    opened.append_many(40, size=70)
-    opened.append(b"forty", b"forty-one", leader_epoch=1)
-    opened.log.delete_records(5, high_watermark=42)
-
-    opened.log.truncate(41)
-
-    assert opened.log.log_end_offset == opened.log.durable_end_offset == 40
-    assert opened.log.leader_epochs.latest == 0
-    opened.log.truncate(3)
-    assert opened.log.log_start_offset == opened.log.log_end_offset == 3
-    assert opened.append(b"three", leader_epoch=2).base_offset == 3
-    assert read_all(opened.kill().log) == {3: b"three"}
+# Closing
 
 
 def test_a_closed_log_is_of_no_further_use() -> None:
     opened = new_log()
-    opened.append_many(1)
+    opened.append_many(3)
 
     opened.log.close()
 
+    assert opened.log.status is LogStatus.OFFLINE
     assert opened.log.begin_flush() is None
-    assert opened.log.apply_retention(high_watermark=1, now_ms=NOW_MS) == []
-    with pytest.raises(LogOfflineError, match="was closed"):
-        opened.log.read(0, bytes_max=1, high_watermark=1)
+    assert opened.log.apply_retention(high_watermark=3, now_ms=NOW_MS) == []
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+    for use in (
+        lambda: opened.append(b"a"),
+        lambda: opened.log.read(0, bytes_max=1, high_watermark=3),
+        lambda: opened.log.find_time(0, high_watermark=3),
+        lambda: opened.log.delete_records(1, high_watermark=3),
+        lambda: opened.log.truncate(1),
+        opened.log.require_online,
+    ):
+        with pytest.raises(LogOfflineError, match="is offline: the log was closed"):
+            use()
