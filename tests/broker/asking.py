@@ -40,6 +40,7 @@ from wire.topics import (
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
+Reply_co = TypeVar("Reply_co", covariant=True)
 
 FOR_EVER_MS = 60_000
 
@@ -58,12 +59,12 @@ def batch_of(
 
 
 @final
-class Pending(Generic[ReplyType]):
+class Pending(Generic[Reply_co]):
     """A request whose reply may not be there yet."""
 
     def __init__(self) -> None:
         self._replied = trio.Event()
-        self._outcome: tuple[ReplyType, bytes] | Exception | None = None
+        self._outcome: tuple[Reply_co, bytes] | Exception | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -79,11 +80,11 @@ class Pending(Generic[ReplyType]):
             self._outcome = outcome[0], bytes(outcome[1])  # type: ignore[assignment]
         self._replied.set()
 
-    async def reply(self) -> ReplyType:
+    async def reply(self) -> Reply_co:
         """Wait for the reply and return it, or raise the error that came instead."""
         return (await self.reply_and_attachment())[0]
 
-    async def reply_and_attachment(self) -> tuple[ReplyType, bytes]:
+    async def reply_and_attachment(self) -> tuple[Reply_co, bytes]:
         with trio.fail_after(3600):
             await self._replied.wait()
         assert self._outcome is not None

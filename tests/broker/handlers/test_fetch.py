@@ -139,6 +139,23 @@ async def test_nobody_waits_for_more_bytes_than_the_reply_may_have(mock_clock: M
         assert not at_the_end.is_answered
 
 
+async def test_nobody_waits_when_the_next_partition_does_not_fit(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, partitions=2)
+        for partition in (0, 1):
+            await produce(client, topic, batch_of(bytes(3000)), partition=partition)
+        wanted = [(topic, 0, 0), (topic, 1, 0)]
+
+        pending = submit_fetch(
+            client, wanted, bytes_max=5000, max_wait_ms=LONG_MS, min_bytes=1 << 40
+        )
+        await settle()
+
+        assert pending.is_answered
+        assert [len(result.records) for result in await fetched(pending)] == [1, 0]
+
+
 async def test_what_is_not_committed_is_not_read(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
@@ -364,6 +381,33 @@ async def test_a_disk_that_fails_under_a_long_poll_does_not_end_the_broker(
         assert isinstance(expired.error, LogOfflineError)
         assert broker.statistics().waiter_count == broker.statistics().waiting_count == 0
         await produce(client, topic, batch_of(b"b"), partition=1)
+
+
+async def test_a_fetch_that_finds_a_broken_disk_while_it_is_woken_is_answered_once(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        sound = await create_topic(client, "sound", durability="replicated")
+        broken = await create_topic(client, "broken")
+        await produce(client, broken, batch_of(b"a"))
+        wanted = [(sound, 0, 0), (broken, 0, 0)]
+        waiting = submit_fetch(client, wanted, max_wait_ms=LONG_MS, min_bytes=1 << 20)
+        world.work.hold_syncs()
+        # Where the committed records end must be looked up while there are others.
+        not_committed = submit_produce(client, broken, batch_of(b"b"))
+        await settle()
+        ((path, _),) = [found for found in world.segments() if "broken" in found[0]]
+        world.disk.fail("read_at", path=path, count=1 << 30)
+
+        await produce(client, sound, batch_of(b"c"))
+        woken, refused = await fetched(waiting)
+
+        assert woken.values == [b"c"]
+        assert isinstance(refused.error, LogOfflineError)
+        assert not_committed.is_answered
+        assert broker.statistics().waiter_count == broker.statistics().waiting_count == 0
+        world.work.let_all_sync()
 
 
 async def test_segments_that_are_deleted_are_read_to_the_end_by_who_has_begun(
