@@ -331,11 +331,13 @@ class PartitionQueue:
             return True
         # Either a batch before it failed, or the broker has forgotten this producer, for instance
         # because nothing was sent for a long time. Anything else means that records which were
-        # acknowledged are not there any more, and that must be said.
+        # acknowledged are not there any more, and that must be said, once: later batches go on
+        # under a new identity.
         is_forgotten = error.detail("expected_sequence") == 0 and batch.base_sequence > 0
         if self._unresolved_order is not None or is_forgotten:
             self._gap_order = batch.order - 1
             return True
+        self._gap_order = batch.order
         return False
 
     @staticmethod

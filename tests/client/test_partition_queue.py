@@ -132,6 +132,23 @@ def test_a_refused_batch_before_others_makes_them_begin_a_new_epoch() -> None:
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
 
+def test_the_loss_of_acknowledged_records_is_said_once_and_later_batches_go_on() -> None:
+    queue = queue_of()
+    fill(queue, 0, count=2)
+    fill(queue, 1)
+    adopted(queue)
+    queue.acknowledge(start(queue), 0, AckLevel.REPLICATED)
+    second = start(queue)
+
+    queue.refuse(second, OutOfOrderSequenceError("lost", expected_sequence=1), 0.0)
+    fill(queue, 2)
+
+    assert isinstance(second.failure, OutOfOrderSequenceError)
+    assert queue.wants_identity
+    queue.adopt(Identity(7, 1))
+    assert check_produced(memoryview(start(queue, 10.0).encoded)).base_sequence == 0
+
+
 def test_a_batch_of_unknown_fate_is_not_risked_under_a_new_epoch() -> None:
     queue = queue_of()
     fill(queue, 0)
