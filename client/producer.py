@@ -179,7 +179,12 @@ class Producer:
         if not self._is_known(topic):
             if not self._accumulator.append_unrouted(record, self._dispatcher.now()):
                 raise trio.WouldBlock
-        elif self._append(record) is None:
+            return
+        appended = self._append(record)
+        if self._accumulator.has_full_batch:
+            self._dispatcher.send(only_full=True)
+        self._dispatcher.wake()
+        if appended is None:
             raise trio.WouldBlock
 
     def take_failure(self) -> Exception | None:
@@ -272,12 +277,14 @@ class Producer:
                 records = _chosen(values, keys, indexes)
                 while records.remaining_count:
                     first = records.taken_count
-                    appended = self._append_many(topic, chosen, records)
+                    at = self._dispatcher.now()
+                    appended = self._accumulator.append_many(topic, chosen, records, at)
                     if appended is None:
                         await self._wait_free(records.next_size)
                     else:
                         appended.batch.awaited_count += appended.count
                         slices.append(_Slice(appended, indexes[first : records.taken_count]))
+                        self._dispatcher.send(only_full=True)
             self._dispatcher.send()
             for part in slices:
                 await _wait_settled(part.appended.batch)
@@ -342,21 +349,7 @@ class Producer:
                 size_bytes=record.size,
                 limit_bytes=self.config.buffer_bytes_max,
             )
-        appended = self._accumulator.append(record, self._dispatcher.now())
-        self._appended()
-        return appended
-
-    def _append_many(
-        self, topic: str, partition: int | None, records: ManyRecords
-    ) -> Appended | None:
-        appended = self._accumulator.append_many(topic, partition, records, self._dispatcher.now())
-        self._appended()
-        return appended
-
-    def _appended(self) -> None:
-        if self._accumulator.has_full_batch:
-            self._dispatcher.send(only_full=True)
-        self._dispatcher.wake()
+        return self._accumulator.append(record, self._dispatcher.now())
 
     def _groups(
         self,
@@ -371,7 +364,8 @@ class Producer:
         return list(self._accumulator.places_by_partition(topic, keys).items())
 
     async def _wait_free(self, size: int) -> None:
-        """Wait until so many bytes of the buffer are free."""
+        """Have everything sent, and wait until so many bytes of the buffer are free."""
+        self._dispatcher.send()
         while self._accumulator.free_bytes < size:
             await self._wait_progress()
 
