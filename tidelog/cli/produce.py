@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Literal, TypedDict, Unpack, final
 
 import click
@@ -17,7 +18,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.produce_progress import show_progress
-from tidelog.cli.signals import on_signal
+from tidelog.cli.signals import Interruption, on_signal
 from tidelog.cli.tables import counted, print_json
 from wire.errors import TidelogError
 
@@ -93,7 +94,7 @@ def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
     """Write lines to a topic, each as a record.
 
     Ends by saying how many records were acknowledged, also when something went wrong: a record
-    that was acknowledged is in the log. Ctrl-C ends reading; what was read is still delivered.
+    that was acknowledged is in the log. Ctrl-C ends reading; what is under way still arrives.
     """
     if options["key_separator"] == "":
         raise click.UsageError("--key-separator must not be empty")
@@ -148,29 +149,50 @@ async def _produce(topic: str, broker: str, options: _Options, descriptor: int) 
                             await sending.send_all(producer)
             except (TidelogError, OSError) as error:
                 failure = error
-        seconds = trio.current_time() - began_at
-        acknowledged_count = acknowledged()
-    if options["as_json"]:
-        print_json(
-            {
-                "read": sending.count,
-                "acknowledged": acknowledged_count,
-                "seconds": round(seconds, 6),
-                "error": None if failure is None else str(failure),
-            }
+        outcome = _Outcome(
+            read=sending.count,
+            acknowledged=acknowledged(),
+            seconds=trio.current_time() - began_at,
+            error=None if failure is None else _why(failure),
         )
-    counts = f"{acknowledged_count:,} of {sending.count:,} records were acknowledged"
-    if failure is not None:
-        raise CommandError(
-            f"{failure.strerror if isinstance(failure, OSError) else failure}; {counts}"
-        ) from failure
+    _report(outcome, interruption, options)
+
+
+def _why(failure: Exception) -> str:
+    return str((isinstance(failure, OSError) and failure.strerror) or failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """How far it came."""
+
+    read: int
+    """Records that were handed over."""
+    acknowledged: int
+    seconds: float
+    error: str | None
+
+
+def _report(outcome: _Outcome, interruption: Interruption, options: _Options) -> None:
+    """Say how far it came.
+
+    Raises:
+        CommandError: Not as far as it should.
+        click.exceptions.Exit: A signal ended it.
+    """
+    if options["as_json"]:
+        print_json(asdict(outcome))
+    counts = f"{outcome.acknowledged:,} of {outcome.read:,} records were acknowledged"
+    if outcome.error is not None:
+        raise CommandError(f"{outcome.error}; {counts}")
     if interruption.signal is not None:
         click.echo(f"interrupted; {counts}", err=True)
         raise click.exceptions.Exit(interruption.status)
     if not options["as_json"]:
         verb = "sent" if options["acks"] == "0" else "acknowledged"
-        rate = f"{acknowledged_count / seconds:,.0f}/s"
-        click.echo(f"{counted(acknowledged_count, 'record')} {verb} in {seconds:.2f} s ({rate})")
+        rate = f"{outcome.acknowledged / outcome.seconds:,.0f}/s"
+        records = counted(outcome.acknowledged, "record")
+        click.echo(f"{records} {verb} in {outcome.seconds:.2f} s ({rate})")
 
 
 @final
