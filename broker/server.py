@@ -3,6 +3,7 @@
 Shell: owns the listening socket and the order in which things start and stop.
 """
 
+import errno
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -291,7 +292,9 @@ async def _listen(env: Env, config: BrokerConfig) -> Listener:
     try:
         return await env.network.listen(host, port)
     except OSError as error:
+        is_taken = error.errno == errno.EADDRINUSE
+        advice = "is another broker running there? " if is_taken else ""
         raise ConfigError(
-            f"cannot listen on {config.listen}: {error.strerror or error}; is another broker"
-            " running there? choose another address with --listen"
+            f"cannot listen on {config.listen}: {error.strerror or error};"
+            f" {advice}choose another address with --listen"
         ) from error
