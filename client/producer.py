@@ -176,15 +176,7 @@ class Producer:
                     return
         record = checked_record(topic, value, key, partition, headers, timestamp_ms)
         self._raise_failure()
-        if not self._is_known(topic):
-            if not self._accumulator.append_unrouted(record, self._dispatcher.now()):
-                raise trio.WouldBlock
-            return
-        appended = self._append(record)
-        if self._accumulator.has_full_batch:
-            self._dispatcher.send(only_full=True)
-        self._dispatcher.wake()
-        if appended is None:
+        if not self._take(record):
             raise trio.WouldBlock
 
     def take_failure(self) -> Exception | None:
@@ -340,6 +332,16 @@ class Producer:
             await self._cluster.topic(topic)
             self._require_open()
             self._dispatcher.learn_topic(topic)
+
+    def _take(self, record: OutgoingRecord) -> bool:
+        """Take a record that nobody waits for; return whether there was room."""
+        if not self._is_known(record.topic):
+            return self._accumulator.append_unrouted(record, self._dispatcher.now())
+        appended = self._append(record)
+        if self._accumulator.has_full_batch:
+            self._dispatcher.send(only_full=True)
+        self._dispatcher.wake()
+        return appended is not None
 
     def _append(self, record: OutgoingRecord) -> Appended | None:
         if record.size > self.config.buffer_bytes_max:
