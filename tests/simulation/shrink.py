@@ -80,8 +80,8 @@ def shrink(report: LifeReport, run: Run, *, runs_max: int = 150) -> Shrunk:
     shrinking = _Shrinking(report, run, runs_max)
     plan = report.plan
     reached = [fault for fault in plan.faults if fault.at <= report.simulated_s]
-    if len(reached) < len(plan.faults):
-        shrinking.accept(_with_faults(plan, reached))
+    seconds = min(plan.seconds, report.simulated_s + 1.0)
+    shrinking.accept(msgspec.structs.replace(plan, faults=reached, seconds=seconds))
     shrinking.drop_faults()
     shrinking.simplify()
     return Shrunk(shrinking.best, shrinking.run_count)
