@@ -10,7 +10,10 @@ from wire.api import Api
 from wire.connection import ClientConnection, Reply
 from wire.env import BytesLike
 from wire.errors import ConnectionLostError
+from wire.produce import Acks, PartitionBatch, ProduceRequest
 from wire.session import HelloReply, HelloRequest
+
+_FOR_EVER_MS = 60_000
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
@@ -86,3 +89,9 @@ class RawClient:
         except ConnectionLostError:
             return True
         return count == 0
+
+
+def produce_frame(client: RawClient, topic_id: bytes, batch: bytearray) -> bytes:
+    """Return the bytes of a request that appends one batch to partition 0, with acks all."""
+    request = ProduceRequest(Acks.ALL, _FOR_EVER_MS, [PartitionBatch(topic_id, 0, len(batch))])
+    return client.request(api.PRODUCE, request, batch)

@@ -1,0 +1,168 @@
+"""Tests of the memory that connections share: who waits, who gives back, who is ended."""
+
+import trio
+from trio.testing import MockClock
+
+from tests.broker.asking import (
+    batch_of,
+    create_topic,
+    fetch_all,
+    produce,
+    submit_produce,
+)
+from tests.broker.raw_client import produce_frame
+from tests.broker.world import World, settle
+from wire import api
+from wire.fetch import FetchRequest, PartitionFetch
+from wire.produce import ProduceReply
+
+MiB = 1 << 20
+
+
+async def test_large_frames_take_turns_when_memory_is_short_and_all_finish(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {"frame_bytes_max": 2 * MiB, "request_memory_bytes": 4 * MiB}
+    async with world.broker(**settings) as broker, world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1500KiB", durability="replicated")
+        peak_bytes = 0
+
+        async def send() -> None:
+            nonlocal peak_bytes
+            async with world.client() as client:
+                # A small one first: its memory must not stand in the way of the large ones.
+                for size in (300_000, 1_400_000, 700_000, 1_400_000):
+                    await produce(client, topic, batch_of(bytes(size)))
+                    peak_bytes = max(peak_bytes, broker.statistics().request_memory_bytes)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(30):
+                nursery.start_soon(send)
+
+        assert len(await fetch_all(helper, topic)) == 120
+        assert 1_400_000 < peak_bytes <= 4 * MiB
+    await settle()
+
+
+async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {"frame_bytes_max": 2 * MiB, "request_memory_bytes": 4 * MiB}
+    async with world.broker(**settings) as broker, world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1900KiB")
+        clients = [await world.raw_client() for _ in range(3)]
+        for client in clients:
+            await client.introduce()
+            await client.send(produce_frame(client, topic, batch_of(bytes(1_000_000))))
+            await client.replies(1)
+        large = [produce_frame(each, topic, batch_of(bytes(1_900_000))) for each in clients]
+        # Too little to know how much more is wanted, but enough not to be idle.
+        for client, request in zip(clients, large, strict=True):
+            await client.send(request[:20])
+        await settle()
+        assert broker.statistics().request_memory_bytes > 3 * MiB
+
+        async with trio.open_nursery() as nursery:
+            for client, request in zip(clients, large, strict=True):
+                nursery.start_soon(client.send, request[20:])
+
+        for client in clients:
+            await client.replies(1)
+
+
+async def test_memory_held_by_idle_clients_goes_at_once_to_who_needs_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {"frame_bytes_max": 2 * MiB, "request_memory_bytes": 4 * MiB}
+    async with world.broker(**settings) as broker, world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        async with world.client() as one, world.client() as two, world.client() as three:
+            for client in (one, two, three):
+                await produce(client, topic, batch_of(bytes(1_400_000)))
+
+            # Time stands still, so nobody has waited.
+            assert broker.statistics().request_memory_bytes <= 4 * MiB
+
+
+async def test_a_slow_sender_does_not_keep_memory_from_others_for_ever(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {
+        "frame_bytes_max": 2 * MiB,
+        "request_memory_bytes": 4 * MiB,
+        "stalled_frame_ms": 10_000,
+    }
+    async with world.broker(**settings), world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        slow = [await world.raw_client() for _ in range(2)]
+        for client in slow:
+            await client.introduce()
+            request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            await client.send(request[:1000])
+        await settle()
+        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+
+        for _ in range(15):  # A byte each second is never silence.
+            await world.pass_time(1)
+            for client in slow:
+                if not client.is_turned_away():
+                    client.send_nowait(b"x")
+
+        assert waiting.is_answered
+        assert any(client.is_turned_away() for client in slow)
+        assert world.told("connection_refused")[0]["reason"] == (
+            "a frame took too long while others waited for memory"
+        )
+
+
+async def test_a_sender_may_take_its_time_while_nobody_waits_for_memory(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(stalled_frame_ms=10_000), world.client() as helper:
+        topic = await create_topic(helper)
+        slow = await world.raw_client()
+        await slow.introduce()
+        request = produce_frame(slow, topic, batch_of(bytes(500_000)))
+        for start in range(0, len(request), 10_000):
+            await slow.send(request[start : start + 10_000])
+            await world.pass_time(5)
+
+        (reply,) = await slow.replies(1)
+
+        assert isinstance(reply.message, ProduceReply)
+        assert reply.message.results[0].error is None
+
+
+async def test_who_does_not_read_replies_gives_up_its_memory_when_others_need_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {
+        "frame_bytes_max": 2 * MiB,
+        "request_memory_bytes": 4 * MiB,
+        "stalled_frame_ms": 10_000,
+        "reply_bytes_max": 1 << 16,
+    }
+    async with world.broker(**settings), world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        await produce(helper, topic, batch_of(bytes(400_000)))
+        clients = [await world.raw_client() for _ in range(2)]
+        for deaf in clients:
+            await deaf.introduce()
+            deaf.stream.set_receive_buffer(0)
+            large = produce_frame(deaf, topic, batch_of(bytes(1_400_000)))
+            request = FetchRequest(0, 1, MiB, [PartitionFetch(topic, 0, 0, MiB)])
+            await deaf.send(large + deaf.request(api.FETCH, request) + large[:100])
+            await settle()
+        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+        for _ in range(30):
+            await world.pass_time(1)
+
+        assert waiting.is_answered
+        for deaf in clients:
+            deaf.stream.close()
