@@ -1,5 +1,6 @@
 """Reading records: what is there goes out without a copy, what is not there is waited for."""
 
+import errno
 from typing import final
 
 import msgspec
@@ -241,5 +242,7 @@ class FetchHandler:
         except OSError as error:
             self._reading_failed(item, error)
             return None
-        # The file may end early only if somebody else has cut it.
-        return data if len(data) == part.length else None
+        if len(data) < part.length:
+            self._reading_failed(item, OSError(errno.EIO, "the file is shorter than it was"))
+            return None
+        return data

@@ -361,6 +361,18 @@ async def test_a_disk_that_cannot_be_read_is_said_to_be_so_and_harms_no_other_pa
         assert len(world.told("log_status_changed")) == 2
 
 
+async def test_a_file_that_somebody_has_cut_is_a_broken_disk(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(bytes(5000)))
+        ((path, data),) = world.segments()
+        world.disk.cut_file(path, len(data) - 100)
+
+        with pytest.raises(LogOfflineError, match="the file is shorter than it was"):
+            await fetch(client, topic)
+
+
 async def test_a_disk_that_fails_under_a_long_poll_does_not_end_the_broker(
     mock_clock: MockClock,
 ) -> None:
