@@ -80,6 +80,8 @@ class Node:
         self._note("loses its power")
         process, self.process = self.process, None
         self._disk = self._disk.power_cut(self._power_random)
+        # Nothing is in the page cache any more; a file is when it has been read.
+        self._disk.cold_paths.update(contents(self._disk))
         self._host.is_on = False
         if process is not None:
             process.end(by_power_cut=True)
@@ -141,6 +143,8 @@ class Node:
             clock = self._surroundings.clock
             block_for_disk(clock, self.disk_speed, self._disk_random, operation)
             self._note(f"disk {operation} {path}")
+            if operation == "read_at":
+                self._disk.cold_paths.discard(path)
 
     def _note(self, what: str) -> None:
         self._surroundings.trace.note(self.name, what)

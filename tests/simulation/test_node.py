@@ -104,6 +104,24 @@ def test_a_power_cut_may_lose_what_was_not_synced() -> None:
     assert len(set(found)) > 2
 
 
+def test_after_a_power_cut_nothing_is_cached_until_it_is_read() -> None:
+    async def scenario(_: World, node: Node) -> None:
+        for name in "ab":
+            node.start(idle).disk.open(name, create=True).sync()
+            node.disk.sync_directory("")
+            node.kill()
+        node.cut_power()
+        a, b = (node.start(idle).disk.open("a"), node.disk.open("b"))
+        assert not a.is_cached(0, 1)
+
+        a.read_at(0, 1)
+
+        assert a.is_cached(0, 1)
+        assert not b.is_cached(0, 1)
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("end", [Node.kill, Node.cut_power])
 def test_the_way_out_of_a_dead_process_leads_nowhere(end: Callable[[Node], None]) -> None:
     attempts: list[str] = []
