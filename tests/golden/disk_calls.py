@@ -51,7 +51,7 @@ def _told(disk: FaultyDisk, title: str, tell: Callable[[], object]) -> Iterator[
     tell()
     for operation, path, *details in disk.changes[before:]:
         names = [str(item).removeprefix(f"{DIRECTORY}/") for item in (path, *details)]
-        yield " ".join([operation, *names]).rstrip()
+        yield " ".join([str(operation), *names]).rstrip()
     yield ""
 
 
