@@ -118,11 +118,6 @@ class Accumulator:
         return bool(self._unrouted)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether every record is settled."""
-        return not self._unsettled and not self._unrouted
-
-    @property
     def unsettled_record_count(self) -> int:
         """Records that are neither acknowledged nor failed."""
         unrouted = sum(len(waiting) for waiting in self._unrouted.values())
@@ -136,10 +131,6 @@ class Accumulator:
     def knows(self, topic: str) -> bool:
         """Return whether the partitions of a topic are known."""
         return topic in self._topics
-
-    def is_unrouted(self, topic: str) -> bool:
-        """Return whether records wait for the partitions of this topic to be known."""
-        return topic in self._unrouted
 
     def append(self, record: OutgoingRecord, at: Instant) -> Appended | None:
         """Append a record to a topic that is known; `None` when the buffer is full.
@@ -271,9 +262,14 @@ class Accumulator:
             only_full: Leave alone batches that could be filled further.
         """
         self.has_full_batch = False
+        is_urgent = self._is_exhausted
         queues_by_node = self.schedule.collect(
-            now, node_of, only_full=only_full, is_urgent=self._is_exhausted
+            now, node_of, only_full=only_full, is_urgent=is_urgent
         )
+        if self._adopt_latest() and not queues_by_node:
+            queues_by_node = self.schedule.collect(
+                now, node_of, only_full=only_full, is_urgent=is_urgent
+            )
         return {
             node_id: [Departure(queue, self._start(queue, now)) for queue in queues]
             for node_id, queues in queues_by_node.items()
@@ -339,12 +335,9 @@ class Accumulator:
         `Identity(0, 0)` asks for a new one. The answer goes to `grant`.
         """
         seekers = self.schedule.seekers
-        for queue in seekers:
-            if self._identity is not None and queue.identity != self._identity:
-                self._adopt(queue)  # Its epoch is old; the newest has not been used here.
-        if not self.schedule.seekers:
+        if not seekers:
             return None
-        if self._identity is None or any(queue.is_fenced for queue in self.schedule.seekers):
+        if self._identity is None or any(queue.is_fenced for queue in seekers):
             return Identity(0, 0)
         return self._identity
 
@@ -360,8 +353,7 @@ class Accumulator:
     def grant(self, identity: Identity) -> None:
         """Take the identity that a broker gave, and let the queues that need one go on."""
         self._identity = identity
-        for queue in self.schedule.seekers:
-            self._adopt(queue)
+        self._adopt_latest()
 
     def _queue_with_room(
         self, topic: TopicQueues, partition: int | None, size: int, wanted: int, at: Instant
@@ -449,10 +441,15 @@ class Accumulator:
     def _new_queue(self, topic: str, partition: int) -> PartitionQueue:
         return PartitionQueue(topic, partition, self._rules, self._on_settled)
 
-    def _adopt(self, queue: PartitionQueue) -> None:
-        assert self._identity is not None
-        self.schedule.touch(queue)
-        queue.adopt(self._identity)
+    def _adopt_latest(self) -> bool:
+        """Give the latest identity to queues that did not use it; return whether one wanted it."""
+        if self._identity is None:
+            return False
+        seekers = [queue for queue in self.schedule.seekers if queue.identity != self._identity]
+        for queue in seekers:
+            queue.adopt(self._identity)
+            self.schedule.touch(queue)
+        return bool(seekers)
 
     def _on_settled(self, batch: ProducerBatch) -> None:
         self._hold(batch, 0)

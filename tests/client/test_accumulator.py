@@ -1,6 +1,7 @@
 """Records in, batches out, whatever brokers and connections do."""
 
 import random
+from collections.abc import Callable
 from typing import final
 
 import pytest
@@ -96,6 +97,16 @@ class Bench:
             for departures in requests.values():
                 self.broker.receive(departures)
 
+    def reply(self) -> None:
+        """Let one reply come, and send what it makes possible."""
+        self.broker.reply(self.now)
+        self.send()
+
+    def turn_reachability(self) -> None:
+        """Let the leaders be out of reach, or in reach again."""
+        self.is_reachable = not self.is_reachable
+        self.accumulator.schedule.leaders_changed()
+
     def grant_identity(self) -> None:
         """Answer the question for an identity, if there is one."""
         if self.accumulator.identity_to_ask() is not None:
@@ -117,7 +128,7 @@ class Bench:
             while not self.broker.is_idle:
                 self.broker.execute()
                 self.broker.reply(self.now)
-            if self.accumulator.is_idle:
+            if self.accumulator.unsettled_record_count == 0:
                 return
             self.pass_time(1.6)
         raise AssertionError("some records are never settled")
@@ -143,7 +154,7 @@ def check_fates(bench: Bench, *, is_idempotent: bool) -> None:
             first_seen = list(dict.fromkeys(log))
             assert first_seen == sorted(first_seen), "in the order of sending, repeats aside"
     assert bench.accumulator.buffered_bytes == 0
-    assert bench.accumulator.is_idle
+    assert bench.accumulator.unsettled_record_count == 0
 
 
 HONEST_FAILURES = (
@@ -184,32 +195,22 @@ STEPS = st.sampled_from(
 
 def do_step(bench: Bench, step: str, number: int) -> None:
     """Do one step of a story, then what the shell does after anything that happens."""
-    match step:
-        case "append":
-            bench.append(key=b"key-%d" % number if number else None)
-        case "fill":
-            bench.append_many(number * RECORDS_PER_BATCH)
-        case "execute":
-            for _ in range(number):
-                bench.broker.execute()
-        case "fail":
-            bench.broker.execute(FAILURES[number])
-        case "reply":
-            for _ in range(number):
-                bench.broker.reply(bench.now)
-                bench.send()
-        case "time":
-            bench.pass_time(number)
-        case "lose":
-            bench.broker.lose_connection(bench.now)
-        case "late":
-            for _ in range(number):
-                bench.broker.let_late_arrive()
-        case "close":
-            bench.accumulator.close_all()
-        case _:
-            bench.is_reachable = not bench.is_reachable
-            bench.accumulator.schedule.leaders_changed()
+    broker = bench.broker
+    repetitions = number if step in {"execute", "reply", "late"} else 1
+    do: dict[str, Callable[[], object]] = {
+        "append": lambda: bench.append(key=b"key-%d" % number if number else None),
+        "fill": lambda: bench.append_many(number * RECORDS_PER_BATCH),
+        "execute": broker.execute,
+        "fail": lambda: broker.execute(FAILURES[number]),
+        "reply": bench.reply,
+        "time": lambda: bench.pass_time(number),
+        "lose": lambda: broker.lose_connection(bench.now),
+        "late": broker.let_late_arrive,
+        "close": bench.accumulator.close_all,
+        "reach": bench.turn_reachability,
+    }
+    for _ in range(repetitions):
+        do[step]()
     bench.grant_identity()
     bench.send()
 
@@ -230,3 +231,209 @@ def test_whatever_happens_every_record_gets_a_true_fate_and_order_is_kept(
     bench.finish()
 
     check_fates(bench, is_idempotent=is_idempotent)
+
+
+def known_topic(bench: Bench, partition_count: int = 2) -> Accumulator:
+    bench.accumulator.set_topic(TOPIC, [True] * partition_count, bench.at)
+    bench.accumulator.grant(Identity(1, 0))
+    return bench.accumulator
+
+
+def test_a_full_buffer_takes_no_record_until_one_is_acknowledged() -> None:
+    bench = Bench(buffer_bytes_max=400)
+    known_topic(bench)
+    while bench.append():
+        pass
+    assert bench.accumulator.free_bytes < RECORD_OVERHEAD_BYTES + 6
+
+    bench.finish()
+
+    assert bench.accumulator.buffered_bytes == 0
+    assert bench.append()
+
+
+def test_what_a_batch_does_not_use_is_given_back_when_it_is_closed() -> None:
+    bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=4_000)
+    known_topic(bench)
+    bench.append()
+    assert bench.accumulator.buffered_bytes > 500, "room for more is reserved"
+
+    bench.accumulator.close_all()
+
+    assert bench.accumulator.buffered_bytes == RECORD_OVERHEAD_BYTES + 6
+
+
+def test_batches_that_linger_are_sent_when_the_buffer_is_full() -> None:
+    bench = Bench(buffer_bytes_max=400, linger=10.0)
+    known_topic(bench)
+    bench.append(partition=0)
+    bench.send()
+    assert bench.broker.is_idle
+
+    while bench.append(partition=1):
+        pass
+    bench.send()
+
+    assert not bench.appended[0][1].queue.has_open
+
+
+def test_a_batch_lingers_until_it_is_due() -> None:
+    bench = Bench(linger=0.5)
+    known_topic(bench)
+    bench.append()
+    bench.send()
+    assert bench.broker.is_idle
+    assert bench.accumulator.next_wake <= bench.now + 0.5
+
+    bench.pass_time(0.5)
+    bench.send()
+
+    assert not bench.broker.is_idle
+
+
+def test_records_without_a_key_fill_one_batch_and_then_go_to_the_next_partition() -> None:
+    bench = Bench()
+    known_topic(bench)
+
+    for _ in range(3 * RECORDS_PER_BATCH):
+        bench.append()
+
+    partitions = [appended.queue.partition for _, appended in bench.appended]
+    first, second = partitions[0], partitions[RECORDS_PER_BATCH]
+    assert first != second
+    assert partitions == (
+        [first] * RECORDS_PER_BATCH + [second] * RECORDS_PER_BATCH + [first] * RECORDS_PER_BATCH
+    )
+
+
+def test_records_of_a_key_stay_together() -> None:
+    bench = Bench()
+    known_topic(bench)
+
+    for number in range(30):
+        bench.append(key=b"key-%d" % (number % 3))
+
+    homes = {
+        number % 3: {appended.queue.partition for _, appended in bench.appended[number % 3 :: 3]}
+        for number in range(3)
+    }
+    assert all(len(partitions) == 1 for partitions in homes.values())
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    bench = Bench()
+    known_topic(bench)
+
+    with pytest.raises(UnknownPartitionError, match="2 partitions, 0 to 1; there is no 2"):
+        bench.append(partition=2)
+
+
+def test_records_for_an_unknown_topic_wait_and_are_routed_in_order() -> None:
+    bench = Bench(partition_count=1)
+    records = [OutgoingRecord(TOPIC, b"%d" % number) for number in range(9)]
+    for record in records:
+        assert bench.accumulator.append_unrouted(record, bench.at)
+    waiting_bytes = bench.accumulator.buffered_bytes
+    assert waiting_bytes == sum(record.size for record in records)
+
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+    bench.finish()
+
+    assert bench.broker.partitions[0].values == [record.value for record in records]
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_records_for_an_unknown_topic_fail_in_time() -> None:
+    bench = Bench()
+    bench.accumulator.append_unrouted(OutgoingRecord(TOPIC, b"v"), bench.at)
+    assert bench.accumulator.next_wake == bench.now + 60.0
+
+    bench.pass_time(60.0)
+
+    assert isinstance(bench.accumulator.take_failure(), DeliveryTimeoutError)
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_records_of_a_topic_that_vanishes_fail_with_the_reason() -> None:
+    bench = Bench()
+    known_topic(bench)
+    bench.append()
+    reason = UnknownTopicError("it was deleted")
+
+    bench.accumulator.fail_topic(TOPIC, reason)
+
+    assert bench.accumulator.failed_record_count == 1
+    assert bench.accumulator.take_failure() is reason
+    assert not bench.accumulator.knows(TOPIC)
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_while_a_failure_waits_to_be_raised_the_fast_path_is_closed() -> None:
+    bench = Bench()
+    known_topic(bench)
+    bench.append()
+    bench.accumulator.fail_topic(TOPIC, UnknownTopicError("it was deleted"))
+    bench.accumulator.set_topic(TOPIC, [True, True], bench.at)
+    assert bench.accumulator.queues_by_topic == {}
+
+    bench.accumulator.take_failure()
+
+    assert list(bench.accumulator.queues_by_topic) == [TOPIC]
+
+
+def test_a_failure_that_somebody_waits_for_is_not_kept() -> None:
+    bench = Bench()
+    known_topic(bench)
+    bench.append()
+    bench.appended[0][1].batch.awaited_count += 1
+
+    bench.accumulator.fail_topic(TOPIC, UnknownTopicError("it was deleted"))
+
+    assert bench.accumulator.take_failure() is None
+
+
+def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None:
+    bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=10_000)
+    known_topic(bench, 1)
+    bench.append_many(20)
+    ((_, (departure, *_)),) = bench.accumulator.collect(bench.now, bench.node_of).items()
+
+    error = RecordTooLargeError("too large", size_bytes=900, limit_bytes=100)
+    bench.accumulator.refuse(departure, error, bench.now)
+    bench.append_many(4)
+
+    assert [appended.batch.count for _, appended in bench.appended[-4:]] == [2, 2, 2, 2]
+
+
+def test_an_identity_that_is_there_serves_every_partition_that_has_not_used_it() -> None:
+    bench = Bench()
+    accumulator = known_topic(bench)
+    for partition in (0, 1):
+        bench.append(partition=partition)
+        bench.send()
+
+    assert accumulator.identity_to_ask() is None
+    assert [appended.queue.identity for _, appended in bench.appended] == [Identity(1, 0)] * 2
+
+
+def test_a_partition_with_a_gap_asks_for_the_next_epoch_and_others_keep_theirs() -> None:
+    bench = Bench()
+    accumulator = known_topic(bench)
+    for partition in (0, 1, 1):
+        bench.append(partition=partition)
+        accumulator.close_all()
+    bench.send()
+
+    bench.broker.execute()
+    bench.broker.execute(InvalidBatchError)
+    bench.broker.execute()
+    for _ in range(3):
+        bench.broker.reply(bench.now)
+    bench.send()
+    assert accumulator.identity_to_ask() == Identity(1, 0)
+    accumulator.grant(Identity(1, 1))
+    bench.finish()
+
+    healthy, failed, later = (appended.queue.identity for _, appended in bench.appended)
+    assert (healthy, failed, later) == (Identity(1, 0), Identity(1, 1), Identity(1, 1))
+    assert bench.broker.partitions[1].values == [b"000002"]
