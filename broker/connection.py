@@ -141,9 +141,15 @@ class Connection:
             while self._handle_received():
                 await self._wait_for_room()
             if self._is_new_frame and self._borrowed_bytes:
-                self._is_new_frame = False
-                self._frame_since = trio.current_time()
+                self._begin_frame()
             await trio.lowlevel.checkpoint()
+
+    def _begin_frame(self) -> None:
+        self._is_new_frame = False
+        self._frame_since = trio.current_time()
+        if self._memory.is_short:
+            # Behind those who wait already: a client that never pauses must not starve them.
+            self._memory.release(self.give_back())
 
     def _handle_received(self) -> bool:
         """Carry out whole requests; return whether there may be more when there is room again."""

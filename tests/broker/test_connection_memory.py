@@ -87,6 +87,69 @@ async def test_memory_held_by_idle_clients_goes_at_once_to_who_needs_it(
             assert broker.statistics().request_memory_bytes <= 4 * MiB
 
 
+async def test_clients_that_never_pause_take_turns_with_those_who_wait(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {
+        "frame_bytes_max": 2 * MiB,
+        "request_memory_bytes": 4 * MiB,
+        "stalled_frame_ms": 10_000,
+    }
+    async with world.broker(**settings), world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1500KiB", durability="replicated")
+        busy = [await world.raw_client() for _ in range(2)]
+        for client in busy:
+            await client.introduce()
+            request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            await client.send(request[:1000])
+        await settle()
+        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+        await settle()
+
+        for _ in range(40):
+            # The rest of this frame, and the beginning of the next one.
+            for client in busy:
+                next_request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+                await client.send(request[1000:] + next_request[:1000])
+            await world.pass_time(1)
+            assert waiting.is_answered
+
+        assert world.told("connection_refused") == []
+
+
+async def test_a_client_that_is_ended_while_it_waits_for_answers_is_ended(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {
+        "frame_bytes_max": 2 * MiB,
+        "request_memory_bytes": 4 * MiB,
+        "stalled_frame_ms": 10_000,
+        "in_flight_requests_max": 1,
+    }
+    async with world.broker(**settings) as broker, world.client() as helper:
+        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        world.work.hold_syncs()
+        clients = [await world.raw_client() for _ in range(2)]
+        for client in clients:
+            await client.introduce()
+            large = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            small = produce_frame(client, topic, batch_of(b"behind it"))
+            await client.send(large + small)
+        await settle()
+        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+
+        for _ in range(3):
+            await world.pass_time(6)
+
+        assert any(client.is_turned_away() for client in clients)
+        world.work.let_all_sync()
+        await waiting.reply()
+        await settle()
+        assert broker.statistics().waiting_count == 0
+
+
 async def test_a_slow_sender_does_not_keep_memory_from_others_for_ever(
     mock_clock: MockClock,
 ) -> None:
