@@ -82,6 +82,10 @@ class Inode:
     """What is surely on the disk."""
     unsynced: list[Change] = field(default_factory=list[Change])
 
+    def __deepcopy__(self, _: object) -> "Inode":
+        # Changes never change, so they are shared; there are many.
+        return Inode(self.cached[:], self.durable[:], self.unsynced[:])
+
     def change(self, change: Change) -> None:
         """Write or resize; only `sync` makes it durable."""
         change.apply(self.cached)
