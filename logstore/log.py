@@ -177,8 +177,8 @@ class PartitionLog:
             active = self._segments.active
             stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
             stamp_replica(batch, durable_position=self._durable_position_in(active))
-            active.append(header, batch, base_offset=base_offset)
-            self._unflushed.wrote(active.path, active.file(), size)
+            file = active.append(header, batch, base_offset=base_offset)
+            self._unflushed.wrote(active.path, file, size)
         except OSError as error:
             self._append_failed(error)
         if active.first_append_ms is None:

@@ -137,8 +137,8 @@ class Segment:
         self.end_position = self.trusted_position = end_position
         self.end_offset = end_offset
 
-    def append(self, header: BatchHeader, batch: memoryview, *, base_offset: int) -> None:
-        """Write one batch at the end; the caller has stamped it.
+    def append(self, header: BatchHeader, batch: memoryview, *, base_offset: int) -> File:
+        """Write one batch at the end, which the caller has stamped; return what is to be synced.
 
         Raises:
             OSError: The disk is full or failed; the file is as it was, or `EIO` is raised.
@@ -151,6 +151,7 @@ class Segment:
             file.truncate(position)
             raise
         self.take_in(header, position, base_offset=base_offset)
+        return file
 
     def take_in(self, header: BatchHeader, position: int, *, base_offset: int) -> None:
         """Count in the batch that is in the file at `position`."""

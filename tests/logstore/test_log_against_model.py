@@ -2,7 +2,6 @@
 
 from random import Random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -320,6 +319,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 def test_a_log_is_what_the_model_says() -> None:
-    run_state_machine_as_test(
-        LogMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(LogMachine)
