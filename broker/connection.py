@@ -140,14 +140,14 @@ class Connection:
             decoder.bytes_received(received)
             while self._handle_received():
                 await self._wait_for_room()
-            if self._is_new_frame and self._borrowed_bytes:
+            if self._is_new_frame:
                 self._begin_frame()
             await trio.lowlevel.checkpoint()
 
     def _begin_frame(self) -> None:
         self._is_new_frame = False
         self._frame_since = trio.current_time()
-        if self._memory.is_short:
+        if self._borrowed_bytes and self._memory.is_short:
             # Behind those who wait already: a client that never pauses must not starve them.
             self._memory.release(self.give_back())
 

@@ -99,9 +99,11 @@ async def test_clients_that_never_pause_take_turns_with_those_who_wait(
     async with world.broker(**settings), world.client() as helper:
         topic = await create_topic(helper, batch_bytes_max="1500KiB", durability="replicated")
         busy = [await world.raw_client() for _ in range(2)]
+        rest = b""
         for client in busy:
             await client.introduce()
             request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            rest = request[1000:]
             await client.send(request[:1000])
         await settle()
         waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
@@ -111,7 +113,7 @@ async def test_clients_that_never_pause_take_turns_with_those_who_wait(
             # The rest of this frame, and the beginning of the next one.
             for client in busy:
                 next_request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
-                await client.send(request[1000:] + next_request[:1000])
+                await client.send(rest + next_request[:1000])
             await world.pass_time(1)
             assert waiting.is_answered
 
