@@ -1,0 +1,243 @@
+"""Connections that break, brokers that crash or fall silent, and what clients make of it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Unpack, final
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from client.client import Client, connect
+from client.config import ClientSettings
+from client.producer import Producer
+from client.receipt import Receipt
+from tests.broker.world import ADDRESS, World, settle
+from tests.client.flaky_network import FlakyNetwork
+from wire.errors import ConnectError, ConnectionLostError, DeliveryTimeoutError
+
+SEED = "{}:{}".format(*ADDRESS)
+
+
+@final
+class Scene:
+    """A broker that may crash, and the way to it, which may break."""
+
+    def __init__(self, world: World, nursery: trio.Nursery) -> None:
+        """Start the broker in `nursery`."""
+        self.world = world
+        self.network = FlakyNetwork(world.network)
+        self.env = replace(world.env, network=self.network)
+        """The world of clients, which outlives that of the broker."""
+        self._nursery = nursery
+        self._crash = trio.Event()
+
+    async def start(self) -> None:
+        """Start the broker, on what the last one has left."""
+        await self._nursery.start(self._run)
+
+    async def crash(self) -> None:
+        """Kill the broker: what it has written stays."""
+        self._crash.set()
+        await settle()
+        self.network.reset_all()
+        self.world = self.world.after_crash()
+        self.network.network = self.world.network
+        self._crash = trio.Event()
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        crash = self._crash
+        async with self.world.doomed_broker():
+            task_status.started()
+            await crash.wait()
+
+
+@asynccontextmanager
+async def scene(
+    time: MockClock, **settings: Unpack[ClientSettings]
+) -> AsyncGenerator[tuple[Client, Scene], None]:
+    """Run a broker with a topic `orders`, and a client of it."""
+    async with trio.open_nursery() as nursery:
+        stage = Scene(World(time), nursery)
+        await stage.start()
+        async with connect(SEED, env=stage.env, **settings) as client:
+            await client.admin.create_topic("orders")
+            yield client, stage
+        nursery.cancel_scope.cancel()
+
+
+async def values_of(client: Client) -> list[bytes | None]:
+    async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+        ends = await consumer.end_offsets()
+        return [record.value async for record in consumer.records(ends)]
+
+
+async def test_a_record_whose_acknowledgement_was_lost_is_in_the_log_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        receipts: list[Receipt] = []
+
+        async def send(producer: Producer) -> None:
+            receipts.append(await producer.send("orders", b"v"))
+
+        async with client.producer() as producer, trio.open_nursery() as nursery:
+            await producer.send("orders", b"first")
+            stage.world.work.hold_syncs()
+            nursery.start_soon(send, producer)
+            await settle()
+            stage.network.reset_all()
+            await settle()
+            stage.world.work.let_all_sync()
+
+        assert [receipt.offset for receipt in receipts] == [1]
+        assert await values_of(client) == [b"first", b"v"]
+
+
+async def test_a_pipeline_that_breaks_again_and_again_keeps_its_order(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        values = [b"%06d" % number for number in range(3000)]
+        async with client.producer(batch_bytes_max=2_000) as producer:
+            for number, value in enumerate(values):
+                producer.send_nowait("orders", value)
+                if number % 300 == 299:
+                    await trio.lowlevel.checkpoint()
+                    stage.network.reset_all()
+                    await trio.sleep(0.3)
+
+        assert await values_of(client) == values
+        assert stage.network.connect_count > 5
+
+
+async def test_a_crash_of_the_broker_is_a_pause(autojump_clock: MockClock) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        values = [b"%06d" % number for number in range(2000)]
+        async with client.producer(batch_bytes_max=2_000) as producer:
+            await producer.send_many("orders", values[:1000])
+            for value in values[1000:]:
+                producer.send_nowait("orders", value)
+            await trio.lowlevel.checkpoint()
+            await stage.crash()
+            await trio.sleep(3)
+            await stage.start()
+
+        assert await values_of(client) == values
+
+
+async def test_a_consumer_goes_on_where_it_was_when_its_connection_breaks(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        values = [b"%06d" % number for number in range(500)]
+        seen: list[bytes | None] = []
+        async with (
+            client.producer() as producer,
+            client.consumer("orders", auto_offset_reset="earliest") as consumer,
+        ):
+            for start in range(0, 500, 50):
+                await producer.send_many("orders", values[start : start + 50])
+                stage.network.reset_all()
+                ends = await consumer.end_offsets()
+                seen += [record.value async for record in consumer.records(ends)]
+
+        assert seen == values
+
+
+async def test_a_connection_that_falls_silent_is_given_up_and_made_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        async with client.producer() as producer:
+            await producer.send("orders", b"first")
+            began = trio.current_time()
+            stage.network.silence_all()
+
+            receipt = await producer.send("orders", b"second")
+
+            assert 30 <= trio.current_time() - began < 60
+        assert receipt.offset == 1
+        assert await values_of(client) == [b"first", b"second"]
+
+
+async def test_a_consumer_gives_up_a_connection_that_falls_silent(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+            with trio.move_on_after(2):
+                await anext(consumer.records())
+            stage.network.silence_all()
+            async with connect(SEED, env=stage.env) as other, other.producer() as producer:
+                await producer.send("orders", b"v")
+            with trio.fail_after(60):
+                record = await anext(consumer.records())
+
+        assert record.value == b"v"
+
+
+async def test_a_broker_that_stays_away_fails_records_in_time_and_says_why(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        scene(autojump_clock) as (client, stage),
+        client.producer(delivery_timeout=20) as producer,
+    ):
+        await producer.send("orders", b"v")
+        await stage.crash()
+        began = trio.current_time()
+
+        with pytest.raises(DeliveryTimeoutError, match="are not in the log"):
+            await producer.send("orders", b"v")
+
+        assert 20 <= trio.current_time() - began < 21
+        assert producer.statistics().buffered_bytes == 0
+
+
+async def test_a_call_that_nobody_answers_raises_what_went_wrong_last(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock, request_timeout=5.0) as (client, stage):
+        await stage.crash()
+        began = trio.current_time()
+
+        with pytest.raises(ConnectError, match="broker:8433"):
+            await client.admin.list_topics()
+
+        assert trio.current_time() - began < 5
+
+
+async def test_a_client_that_needs_nothing_does_not_knock_at_a_broker_that_is_away(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (_, stage):
+        await stage.crash()
+        await trio.sleep(10)
+        knocks = stage.network.connect_count
+
+        await trio.sleep(1000)
+
+        assert stage.network.connect_count == knocks
+
+
+async def test_a_change_that_may_have_happened_is_not_repeated(autojump_clock: MockClock) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        caught: list[ConnectionLostError] = []
+
+        async def create() -> None:
+            with pytest.raises(ConnectionLostError) as info:
+                await client.admin.create_topic("payments")
+            caught.append(info.value)
+
+        stage.world.work.hold_work()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(create)
+            await settle()
+            stage.network.reset_all()
+            await settle()
+            stage.world.work.let_all()
+
+        assert len(caught) == 1
+        assert "payments" in await client.admin.list_topics()
