@@ -1,0 +1,170 @@
+"""What leaves a log at its start: by age, by size, and on request."""
+
+import pytest
+
+from logstore.config import LogConfig
+from tests.logstore.logs import (
+    NOW_MS,
+    Opened,
+    expected,
+    new_log,
+    numbered,
+    read_all,
+    records_in,
+)
+from wire.errors import (
+    OffsetOutOfRangeError,
+)
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def read(opened: Opened, offset: int, *, bytes_max: int = 500, high_watermark: int) -> list[int]:
+    part = opened.log.read(offset, bytes_max=bytes_max, high_watermark=high_watermark)
+    assert part is not None
+    return list(records_in(part.read()))
+
+
+# Append
+
+
+def test_an_old_segment_is_rolled_so_that_retention_can_reach_it() -> None:
+    opened = new_log(LogConfig(segment_ms=DAY_MS, retention_ms=None))
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+    assert opened.log.segment_count == 1, "an empty segment is never old"
+    opened.append(b"a", now_ms=NOW_MS)
+
+    opened.log.roll_if_old(now_ms=NOW_MS + DAY_MS - 1)
+    assert opened.log.segment_count == 1
+    opened.log.roll_if_old(now_ms=NOW_MS + DAY_MS)
+    assert opened.log.segment_count == 2
+
+
+def test_a_log_that_was_cut_to_nothing_is_not_rolled() -> None:
+    opened = new_log()
+    opened.append(b"a")
+    opened.log.truncate(0)
+
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+
+    assert opened.log.segment_count == 1
+    opened.append(b"b")
+    assert read_all(opened.kill().log) == {0: b"b"}
+
+
+def retained(opened: Opened, *, high_watermark: int, now_ms: int = NOW_MS) -> int:
+    """Apply retention; return the new start of the log."""
+    for segment in opened.log.apply_retention(high_watermark=high_watermark, now_ms=now_ms):
+        segment.remove_files()
+    return opened.log.log_start_offset
+
+
+def test_retention_by_size_deletes_whole_segments_below_the_high_watermark() -> None:
+    """I20."""
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=1500))
+    opened.append_many(50)
+    opened.flush()
+    bases = opened.segment_bases()
+
+    assert retained(opened, high_watermark=bases[2] - 1) == bases[1]
+    assert retained(opened, high_watermark=50) in bases
+    assert opened.log.size_bytes >= 1500
+    assert opened.segment_bases()[0] == opened.log.log_start_offset
+    assert read_all(opened.log) == expected(opened.log.log_start_offset, 50)
+
+
+def test_retention_by_age_looks_at_the_newest_record() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=DAY_MS))
+    for number in range(50):
+        opened.append(numbered(number), timestamp_ms=NOW_MS - 50 + number)
+    opened.flush()
+    bases = opened.segment_bases()
+    too_old_ms = NOW_MS - 50 + bases[1] + DAY_MS
+
+    assert retained(opened, high_watermark=50, now_ms=too_old_ms - 1) == 0
+    assert retained(opened, high_watermark=50, now_ms=too_old_ms) == bases[1]
+    assert retained(opened, high_watermark=50, now_ms=NOW_MS + 9 * DAY_MS) == bases[-1]
+
+
+def test_a_record_from_the_far_future_does_not_pin_its_segment() -> None:
+    """I22."""
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=DAY_MS))
+    opened.append(numbered(0), timestamp_ms=1 << 60)
+    opened.append_many(49)
+    opened.flush()
+    bases = opened.segment_bases()
+
+    assert retained(opened, high_watermark=50, now_ms=NOW_MS + DAY_MS) == 0
+    assert retained(opened, high_watermark=50, now_ms=NOW_MS + DAY_MS + 1) == bases[-1]
+
+
+def test_retention_waits_for_the_checkpoint_that_knows_of_the_next_segment() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
+    opened.append_many(50)
+
+    assert retained(opened, high_watermark=50) == 0
+    opened.flush()
+    assert retained(opened, high_watermark=50) == opened.segment_bases()[-1]
+
+
+def test_what_retention_deleted_stays_deleted() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
+    opened.append_many(50)
+    opened.flush()
+    start = retained(opened, high_watermark=50)
+    opened.flush()
+
+    for seed in range(10):
+        assert opened.cut_power(seed).log.log_start_offset == start
+
+
+def test_deleted_records_cannot_be_read_although_their_bytes_are_there() -> None:
+    opened = new_log()
+    opened.append_many(20)
+
+    opened.log.delete_records(7, high_watermark=20)
+
+    assert opened.log.log_start_offset == 7
+    assert read_all(opened.log) == expected(7, 20)
+    opened.log.delete_records(3, high_watermark=20)
+    assert opened.log.log_start_offset == 7
+
+
+def test_only_committed_records_can_be_deleted() -> None:
+    """I19."""
+    opened = new_log()
+    opened.append_many(20)
+
+    with pytest.raises(OffsetOutOfRangeError, match="only offsets below 10 are") as caught:
+        opened.log.delete_records(11, high_watermark=10)
+
+    assert caught.value.log_end_offset == 10
+    opened.log.delete_records(10, high_watermark=10)
+    assert opened.log.log_start_offset == 10
+
+
+def test_a_deletion_is_durable_after_a_flush() -> None:
+    opened = new_log()
+    opened.append_many(20)
+
+    opened.log.delete_records(7, high_watermark=20)
+    is_due_at_first = opened.log.is_checkpoint_due
+    opened.flush()
+
+    assert (is_due_at_first, opened.log.is_checkpoint_due) == (True, False)
+    assert opened.cut_power(1).log.log_start_offset == 7
+
+
+def test_a_segment_whose_records_are_all_deleted_goes_without_any_limit() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=None))
+    opened.append_many(50)
+    opened.log.delete_records(50, high_watermark=50)
+    opened.flush()
+
+    retained(opened, high_watermark=50)
+
+    assert len(opened.segment_bases()) == 1
+    assert opened.log.log_start_offset == 50
+
+
+# Truncation
