@@ -109,7 +109,7 @@ async def test_a_pipeline_that_breaks_again_and_again_keeps_its_order(
                     await trio.sleep(0.3)
 
         assert await values_of(client) == values
-        assert stage.network.connect_count > 5
+        assert stage.network.connect_count >= 3
 
 
 async def test_a_crash_of_the_broker_is_a_pause(autojump_clock: MockClock) -> None:
