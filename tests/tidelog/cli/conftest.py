@@ -45,9 +45,13 @@ class _BrokerThread:
             await self._stop.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a broker for all tests here."""
+    """Run a broker for the tests of one module.
+
+    Not for the whole session: a simulation in between, whose guard traps every clock of this
+    process, would end it.
+    """
     with _BrokerThread(tmp_path_factory.mktemp("data")) as address:
         yield address
 
