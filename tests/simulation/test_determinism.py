@@ -4,20 +4,35 @@ Other interpreters that have the dependencies installed are named in `TIDELOG_PY
 `TIDELOG_PYTHONS=/venv312/bin/python:/venv313/bin/python make test ARGS=tests/simulation`.
 """
 
-import json
 import os
 import subprocess
 import sys
 from itertools import zip_longest
 from pathlib import Path
 
-from tests.simulation.life import run_life
+import msgspec
+
+from tests.simulation.planned_life import LifeReport, live
+from tests.simulation.plans import draw_plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHONS = [sys.executable, *filter(None, os.environ.get("TIDELOG_PYTHONS", "").split(os.pathsep))]
 HASH_SEEDS = ["0", "1", "4294967295"]
-SEEDS = [1, 2]
-LIFE = ["-m", "tests.simulation.life", *map(str, SEEDS), "--seconds", "3"]
+SEEDS = ["1", "2"]
+
+LIFE = """
+import sys
+import msgspec
+from tests.simulation.planned_life import live
+from tests.simulation.plans import draw_plan
+
+show = None
+if "steps" in sys.argv:
+    show = lambda line: sys.stdout.write(line + "\\n")
+for seed in sys.argv[1:3]:
+    report = live(draw_plan(int(seed), 3.0), show=show, shows_steps=True)
+    sys.stdout.write(msgspec.json.encode(report).decode() + "\\n")
+"""
 
 LEAK = """
 import sys
@@ -59,7 +74,8 @@ def outputs(arguments: list[str]) -> list[str]:
 
 def first_difference() -> str:
     """Return the first event in which two of the processes part."""
-    first, *others = [output.splitlines() for output in outputs([*LIFE, "--steps"])]
+    command = ["-c", LIFE, *SEEDS, "steps"]
+    first, *others = [output.splitlines() for output in outputs(command)]
     for other in others:
         for one, another in zip_longest(first, other):
             if one != another:
@@ -68,14 +84,16 @@ def first_difference() -> str:
 
 
 def test_a_seed_is_one_life_in_every_process() -> None:
-    first, *others = outputs(LIFE)
+    first, *others = outputs(["-c", LIFE, *SEEDS])
+    reports = [msgspec.json.decode(line, type=LifeReport) for line in first.splitlines()]
 
-    assert [json.loads(line)["seed"] for line in first.splitlines()] == SEEDS
+    assert [report.plan.seed for report in reports] == SEEDS
+    assert all(report.checker is None for report in reports)
     assert all(other == first for other in others), first_difference()
 
 
 def test_a_seed_is_one_life_whatever_was_before_it_in_this_process() -> None:
-    reports = [run_life(seed, 2.0) for seed in (4, 5, 4)]
+    reports = [live(draw_plan(seed, 2.0)) for seed in (4, 5, 4)]
 
     assert reports[0] == reports[2]
     assert reports[0].fingerprint != reports[1].fingerprint
@@ -83,10 +101,11 @@ def test_a_seed_is_one_life_whatever_was_before_it_in_this_process() -> None:
 
 def test_showing_a_life_does_not_change_it() -> None:
     lines: list[str] = []
+    plan = draw_plan(6, 2.0)
 
-    shown = run_life(6, 2.0, show=lines.append, shows_steps=True)
+    shown = live(plan, show=lines.append, shows_steps=True)
 
-    assert shown == run_life(6, 2.0)
+    assert shown == live(plan)
     assert lines
 
 
