@@ -38,6 +38,8 @@ from wire.errors import ConfigError, LogOfflineError
 _log = logging.getLogger("tidelog.broker")
 
 _ACCEPT_RETRY_S = 0.1
+_VERSION = version("tidelog")
+"""Looked up when the program is loaded: a start touches files only through its disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ class Broker:
             self._metadata,
             self._partitions,
             cluster_id=self._directory.identity.cluster_id,
-            version=version("tidelog"),
+            version=_VERSION,
         )
         topics = self._topics
         offsets = OffsetsHandler(self._env, self._partitions)

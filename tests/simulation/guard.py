@@ -71,7 +71,6 @@ _EXITS = (
 _MAY_LEAVE = frozenset(
     {
         "importlib._bootstrap",  # runs what stands at the top of a module
-        "importlib.metadata",  # finds the version that is installed, the same in every run
         "linecache",  # reads the source, for tracebacks
         "logging",  # stamps what it writes, which no code reads back
     }

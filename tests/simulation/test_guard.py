@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -79,15 +78,15 @@ def test_a_seeded_random_is_no_leak() -> None:
     assert Simulation(1).run(main) == random.Random(1).random()
 
 
-def test_logs_and_the_installed_version_are_no_leaks(caplog: pytest.LogCaptureFixture) -> None:
-    async def main(_: World) -> str:
+def test_logs_are_no_leaks(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(_: World) -> None:
         try:
             int("to be logged")
         except ValueError:
             logging.getLogger("tidelog.test").exception("with a traceback")
-        return version("tidelog")
 
-    assert Simulation(1).run(main) == version("tidelog")
+    Simulation(1).run(main)
+
     assert "to be logged" in caplog.text
 
 
