@@ -1,7 +1,8 @@
 """Traps on every way out of a simulation: the real clock, entropy, sockets, files, threads.
 
 While they are set, whoever calls one of them gets an error that names the seam to use instead.
-What was imported by name before escapes the traps; the linter forbids that.
+What was imported by name before escapes the traps; the linter forbids that, with the list of
+`banned-api` in `pyproject.toml`.
 """
 
 import builtins
@@ -52,8 +53,9 @@ _EXITS = (
     _Exit(os, "fork system", "a simulated process is started by its node"),
     _Exit(
         random,
-        "betavariate choice choices expovariate gauss getrandbits normalvariate randbytes"
-        " randint random randrange sample seed shuffle triangular uniform _urandom",
+        "betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate"
+        " normalvariate paretovariate randbytes randint random randrange sample seed shuffle"
+        " triangular uniform vonmisesvariate weibullvariate _urandom",
         _ENTROPY,
     ),
     _Exit(uuid, "uuid1 uuid4", _ENTROPY),
@@ -67,6 +69,17 @@ _EXITS = (
     _Exit(trio.lowlevel, "start_thread_soon", _THREAD),
     _Exit(trio, "open_file", _DISK),
 )
+
+
+def trapped_names() -> list[str]:
+    """Return the full name of everything that is trapped."""
+    return [f"{_full_name(exit_.owner)}.{name}" for exit_ in _EXITS for name in exit_.names.split()]
+
+
+def _full_name(owner: Any) -> str:  # noqa: ANN401  (a module or a class)
+    module = getattr(owner, "__module__", None)
+    return owner.__name__ if module is None else f"{module}.{owner.__name__}"
+
 
 _MAY_LEAVE = frozenset(
     {

@@ -8,15 +8,17 @@ import secrets
 import socket
 import threading
 import time
+import tomllib
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from tests.simulation.guard import RealWorldError
+from tests.simulation.guard import RealWorldError, trapped_names
 from tests.simulation.world import Simulation, World
 
 CALLS: list[tuple[str, Callable[[], object]]] = [
@@ -42,6 +44,28 @@ CALLS: list[tuple[str, Callable[[], object]]] = [
     ("io.open", lambda: Path("/dev/null").read_text()),
     ("Thread.start", lambda: threading.Thread(target=id).start()),
 ]
+
+RUFF: dict[str, Any] = tomllib.loads(
+    (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+)["tool"]["ruff"]["lint"]
+BANNED = RUFF["flake8-tidy-imports"]["banned-api"]
+LEADS_TO_A_TRAP = {
+    "random.SystemRandom": "random._urandom",
+    "random.binomialvariate": "random.random",  # Since Python 3.12.
+    "trio.Path": "trio.to_thread.run_sync",
+    "trio.open_tcp_listeners": "socket.socket.__init__",
+    "trio.open_tcp_stream": "socket.socket.__init__",
+    "trio.run_process": "threading.Thread.start",
+    "trio.serve_tcp": "socket.socket.__init__",
+    "trio.socket": "socket.socket.__init__",
+}
+CANNOT_BE_TRAPPED = {"datetime", "trio.from_thread", "unittest.mock"}
+
+
+def names_above(name: str) -> list[str]:
+    """Return a name and all that it belongs to, as `a.b.c`, `a.b` and `a`."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 @pytest.mark.parametrize(("name", "call"), CALLS)
@@ -99,3 +123,36 @@ def test_after_a_run_the_world_is_as_it_was() -> None:
     Simulation(1).run(main)
 
     assert [time.time, os.open, socket.socket.__init__, random.Random.seed] == before  # noqa: TID251
+
+
+def test_what_is_trapped_is_forbidden_by_the_linter_too() -> None:
+    allowed = [name for name in trapped_names() if BANNED.keys().isdisjoint(names_above(name))]
+
+    assert allowed == ["builtins.open"], "rule PTH123 forbids that one, as all of PTH is selected"
+    assert RUFF["select"] == ["ALL"]
+    assert not [code for code in RUFF["ignore"] if code.startswith("PTH")]
+
+
+def test_what_the_linter_forbids_is_trapped_or_leads_to_a_trap() -> None:
+    trapped = {above for name in trapped_names() for above in names_above(name)}
+
+    free = {
+        name
+        for name in BANNED
+        if LEADS_TO_A_TRAP.get(name, name) not in trapped
+        and CANNOT_BE_TRAPPED.isdisjoint(names_above(name))
+    }
+
+    assert not free
+
+
+def test_every_function_of_the_shared_random_is_trapped() -> None:
+    shared = {
+        name
+        for name in random.__all__
+        if isinstance(getattr(getattr(random, name), "__self__", None), random.Random)
+    }
+
+    assert shared - {"getstate", "setstate", "binomialvariate"} <= {
+        name.removeprefix("random.") for name in trapped_names()
+    }
