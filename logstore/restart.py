@@ -1,0 +1,57 @@
+"""Beginning a log anew at an offset, when what comes before it is to be had elsewhere.
+
+A replica that has fallen behind the start of its leader's log, or a coordinator that took over a
+snapshot, has nothing to append at its own end: the records in between exist no more.
+"""
+
+from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
+from logstore.config import LogConfig
+from logstore.file_cache import FileCache
+from logstore.index import SegmentIndex
+from logstore.log import PartitionLog
+from logstore.recovery import open_log
+from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
+from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
+
+
+def restart_log(
+    log: PartitionLog, offset: int, owner: SegmentHeader, files: FileCache, *, now_ms: int
+) -> PartitionLog:
+    """Remove every record of `log`, durably, and return the log that begins and ends at `offset`.
+
+    `log` is closed, and of no further use. No flush may be running. Blocks. After a crash on the
+    way the log is found with fewer records at its end, or begun anew; that never looks like damage.
+
+    Raises:
+        DiskFullError: There is no room for the checkpoint; the log may have lost its end.
+        LogOfflineError: The disk failed; so for `OSError`.
+    """
+    # First the end: a checkpoint that begins in the middle of what is there proves nothing of it.
+    log.truncate(offset)
+    directory, config = log.directory, log.config
+    log.close()
+    write_small_file(files.disk, f"{directory}/{CHECKPOINT_NAME}", _empty_at(offset, config))
+    for name in files.disk.list_directory(directory):
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
+            if base_offset_of(name, suffix) is not None:
+                files.disk.remove(f"{directory}/{name}")
+    files.disk.sync_directory(directory)
+    restarted, _ = open_log(directory, owner, files, config, now_ms=now_ms)
+    return restarted
+
+
+def _empty_at(offset: int, config: LogConfig) -> LogCheckpoint:
+    """Return the checkpoint of an empty log."""
+    index = SegmentIndex(base_offset=offset, interval_bytes=config.index_interval_bytes)
+    return LogCheckpoint(
+        log_start_offset=offset,
+        recovery_offset=offset,
+        recovery_base_offset=offset,
+        recovery_position=SEGMENT_HEADER_SIZE,
+        max_timestamp_ms=0,
+        first_append_ms=None,
+        index=index.to_bytes(),
+        leader_epochs=[],
+        producers=[],
+        damage=[],
+    )
