@@ -22,6 +22,11 @@ Pure: no clock, no I/O.
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
+    │   ├── UnknownGroupError / GroupNotEmptyError
+    │   ├── UnknownMemberError            fenced or gone: join again under a new member id
+    │   ├── FencedInstanceError           .incarnation of the process that took over
+    │   ├── StaleMemberEpochError         .member_epoch from which on the partition is the member's
+    │   ├── PartitionNotOwnedError        the member was not given the partition, or let go of it
     │   ├── CorruptRecordError            stored bytes are damaged: .offset, .next_offset
     │   ├── LogOfflineError               the disk failed under this partition
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
@@ -68,6 +73,12 @@ class ErrorCode(IntEnum):
     SHUTTING_DOWN = 21
     REQUEST_TIMED_OUT = 22
     CORRUPT_BATCH = 23
+    UNKNOWN_GROUP = 24
+    GROUP_NOT_EMPTY = 25
+    UNKNOWN_MEMBER = 26
+    FENCED_INSTANCE = 27
+    STALE_MEMBER_EPOCH = 28
+    PARTITION_NOT_OWNED = 29
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -270,6 +281,53 @@ class FencedProducerError(BrokerError):
     """A newer producer with the same id has taken over."""
 
     code = ErrorCode.FENCED_PRODUCER
+
+
+@final
+class UnknownGroupError(BrokerError):
+    """No consumer group has this id."""
+
+    code = ErrorCode.UNKNOWN_GROUP
+
+
+@final
+class GroupNotEmptyError(BrokerError):
+    """Members are at work whose positions would be changed under their hands."""
+
+    code = ErrorCode.GROUP_NOT_EMPTY
+
+
+@final
+class UnknownMemberError(BrokerError):
+    """The group has no such member: it was fenced or has left. Join under a new member id."""
+
+    code = ErrorCode.UNKNOWN_MEMBER
+
+
+@final
+class FencedInstanceError(BrokerError):
+    """A newer process of the same static member has taken over; this one must stop."""
+
+    code = ErrorCode.FENCED_INSTANCE
+    detail_names = ("incarnation",)
+    incarnation: int | None
+
+
+@final
+class StaleMemberEpochError(BrokerError):
+    """The commit was made before something that overtook it, and counts no more."""
+
+    code = ErrorCode.STALE_MEMBER_EPOCH
+    detail_names = ("member_epoch",)
+    member_epoch: int | None
+    """Commits for this partition count from this epoch of the member on."""
+
+
+@final
+class PartitionNotOwnedError(BrokerError):
+    """The member was not given the partition, or has let go of it."""
+
+    code = ErrorCode.PARTITION_NOT_OWNED
 
 
 @final
