@@ -11,7 +11,11 @@ import trio
 from broker.config import BrokerConfig
 from broker.server import open_broker
 from tests.simulation.checkers.book import Book, DamageReported
-from tests.simulation.checkers.broker_promises import DurableStays, HonestStatus
+from tests.simulation.checkers.broker_promises import (
+    CleanStopKeeps,
+    DurableStays,
+    HonestStatus,
+)
 from tests.simulation.plans import Plan
 from tests.simulation.process import Process
 from tests.simulation.sometimes import Sometimes
@@ -38,6 +42,9 @@ class BrokerHost:
         self._random = world.streams.stream("operator")
         self._stop_wanted = trio.Event()
         self._is_cache_wrong = False
+        self._has_stopped_cleanly = False
+        self._cuts_after_stop = False
+        (self._clean,) = (each for each in book.checkers if isinstance(each, CleanStopKeeps))
         (self._durable,) = (each for each in book.checkers if isinstance(each, DurableStays))
         (self._honest,) = (each for each in book.checkers if isinstance(each, HonestStatus))
         self.node.disk_speed.sync_mean_s = plan.sync_mean_s
@@ -48,6 +55,7 @@ class BrokerHost:
         while True:
             if self.node.process is None:
                 self._stop_wanted = trio.Event()
+                self._has_stopped_cleanly = self._cuts_after_stop = False
                 self.node.start(self._serve)
             await trio.sleep(self._random.expovariate(1 / self._plan.restart_mean_s))
 
@@ -63,8 +71,9 @@ class BrokerHost:
         self.node.cut_power()
         self._sometimes.cut(self.node.disk.survivals)
 
-    def stop(self) -> None:
-        """Ask the broker to stop in good order."""
+    def stop(self, *, cuts_power: bool) -> None:
+        """Ask the broker to stop in good order; the power may go as soon as it says it has."""
+        self._cuts_after_stop = cuts_power
         self._stop_wanted.set()
 
     def disk_failed(self, *, is_sync: bool) -> None:
@@ -94,7 +103,7 @@ class BrokerHost:
 
     def _crashed(self, *, may_lose: bool) -> None:
         self.crash_count += 1
-        if may_lose and not self._plan.is_durable:
+        if may_lose and not self._plan.is_durable and not self._has_stopped_cleanly:
             self._book.forgotten(
                 {
                     partition: self._durable.durable_ends.get(partition, 0)
@@ -110,6 +119,13 @@ class BrokerHost:
         self._book.probed(event, fields)
         if event == "broker_started":
             self._is_cache_wrong = False
+        elif event == "broker_stopping" and self._clean.is_owed():
+            self._sometimes.reached("stop owes")
+        elif event == "broker_stopped" and fields["is_clean"]:
+            self._has_stopped_cleanly = True
+            if self._cuts_after_stop:
+                self._sometimes.reached("cut after stop")
+                self._world.clock.call_later(0, self.cut_power)
         elif event == "log_damaged":
             partition, offset, end = fields["partition"], fields["offset"], fields["end_offset"]
             assert isinstance(partition, int)

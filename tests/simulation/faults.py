@@ -19,6 +19,7 @@ from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 
 _ROOMY_BYTES = 1 << 50
+_CUTS_AFTER_STOP = 0.5
 _SHORT_S = 0.002
 """How long after the moment that it is aimed at a crash comes, at most."""
 
@@ -58,7 +59,7 @@ class Nemesis:
             "kill_after_append": partial(self._crash_after_append, crash=host.kill),
             "crash_in_roll": self._crash_in_roll,
             "crash_in_checkpoint": self._crash_in_checkpoint,
-            "stop": lambda _: host.stop(),
+            "stop": lambda fault: host.stop(cuts_power=fault.dice < _CUTS_AFTER_STOP),
             "pause": lambda fault: host.node.pause(fault.duration),
             "stall_loop": lambda fault: host.node.stall_loop(fault.duration),
             "stall_disk": lambda fault: host.node.stall_disk(fault.duration),

@@ -17,6 +17,7 @@ import trio
 from tests.simulation.broker_host import TOPIC, BrokerHost
 from tests.simulation.checkers.book import Book, Checker, ProducerRules, ViolationError
 from tests.simulation.checkers.broker_promises import (
+    CleanStopKeeps,
     DamageIsReal,
     DurableStays,
     HonestStatus,
@@ -250,6 +251,7 @@ def _checkers(rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         BelowHighWatermark(),
         HighWatermarkRises(),
         DurableStays(),
+        CleanStopKeeps(),
         LogStartRises(),
         DamageIsReal(),
         RotIsFound(),

@@ -36,6 +36,8 @@ PROBES: Final = {
     "segments deleted": "retention deleted segments",
     "reader overtaken": "a reader was told that its offset is deleted",
     "clean stop": "a broker stopped cleanly",
+    "stop owes": "it began to stop when acknowledged records were in memory only",
+    "cut after stop": "the power was cut as soon as a broker had stopped cleanly",
     "start refused": "a broker could not start because of its disk",
     "clock went back": "the wall clock jumped back",
     "one-way partition": "one direction of a link was cut",

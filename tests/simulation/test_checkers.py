@@ -16,6 +16,7 @@ from tests.simulation.checkers.book import (
     ViolationError,
 )
 from tests.simulation.checkers.broker_promises import (
+    CleanStopKeeps,
     DamageIsReal,
     DurableStays,
     HonestStatus,
@@ -122,6 +123,25 @@ def probed(*events: tuple[str, dict[str, object]]) -> Story:
     return tell
 
 
+def stopped_cleanly_at(durable_end: int) -> Story:
+    def tell(book: Book) -> None:
+        told(acked(1, 5))(book)
+        probed(
+            ("log_flushed", {"durable_end_offset": durable_end}),
+            ("broker_stopped", {"is_clean": True}),
+        )(book)
+
+    return tell
+
+
+def opened_after_a_clean_stop_at(end: int) -> Story:
+    def tell(book: Book) -> None:
+        stopped_cleanly_at(6)(book)
+        probed(("log_opened", {"log_end_offset": end}), ("broker_started", {}))(book)
+
+    return tell
+
+
 def rotted(book: Book) -> None:
     book.rotted(DamageReported(0, 3, 5))
 
@@ -164,6 +184,7 @@ KEPT: list[tuple[Checker, Story]] = [
         DurableStays(),
         probed(("log_flushed", {"durable_end_offset": 3}), ("log_opened", {"log_end_offset": 3})),
     ),
+    (CleanStopKeeps(), opened_after_a_clean_stop_at(6)),
     (LogStartRises(), told(fetched(log_start_offset=3), fetched(log_start_offset=3))),
     (DamageIsReal(), rotted_and_reported),
     (RotIsFound(), rotted_and_found),
@@ -188,6 +209,8 @@ BROKEN: list[tuple[Checker, Story]] = [
         DurableStays(),
         probed(("log_flushed", {"durable_end_offset": 3}), ("log_opened", {"log_end_offset": 2})),
     ),
+    (CleanStopKeeps(), stopped_cleanly_at(5)),
+    (CleanStopKeeps(), opened_after_a_clean_stop_at(5)),
     (LogStartRises(), told(fetched(log_start_offset=3), fetched(log_start_offset=2))),
     (LogStartRises(), told(fetched(log_start_offset=10, high_watermark=9))),
     (DamageIsReal(), reported),

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import final
 
-from tests.simulation.checkers.book import Checker, DamageReported, Fetched, FinalLog
+from tests.simulation.checkers.book import (
+    Acknowledged,
+    Checker,
+    DamageReported,
+    Fetched,
+    FinalLog,
+)
 
 
 @final
@@ -32,6 +38,71 @@ class DurableStays(Checker):
                     f"partition {partition} was on disk up to {durable_end} and ends at {end}"
                 )
             self.durable_ends[partition] = end
+
+
+@final
+class CleanStopKeeps(Checker):
+    """A clean stop loses nothing, however little a topic asks for: not even if the power goes.
+
+    Definition: when a broker says that it has stopped cleanly, all that was acknowledged before,
+    or seen below a high watermark, lies below the durable end of its partition, and the next
+    start finds the log no shorter.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._known_ends: dict[int, int] = {}
+        """By partition: the end of what somebody knows to be there."""
+        self._durable_ends: dict[int, int] = {}
+        self._was_clean = False
+
+    def is_owed(self) -> bool:
+        """Return whether anything that somebody knows of is in memory only."""
+        return any(
+            end > self._durable_ends.get(partition, 0)
+            for partition, end in self._known_ends.items()
+        )
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        if ack.offset is not None:
+            self._know(ack.record.partition, ack.offset + 1)
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        self._know(fetched.partition, fetched.high_watermark)
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        for partition, end in ends.items():
+            self._known_ends[partition] = min(end, self._known_ends.get(partition, 0))
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """See `Checker`."""
+        if event == "log_flushed":
+            self._durable_ends[partition_of(fields)] = _number(fields, "durable_end_offset")
+        elif event == "broker_stopped":
+            self._was_clean = bool(fields["is_clean"])
+            if self._was_clean:
+                self._check(self._durable_ends, "a clean stop leaves on disk")
+        elif event == "broker_started":
+            if self._was_clean:
+                self._check(self._durable_ends, "a start after a clean stop finds")
+            self._was_clean = False
+        elif event == "log_opened":
+            self._durable_ends[partition_of(fields)] = _number(fields, "log_end_offset")
+
+    def _know(self, partition: int, end: int) -> None:
+        self._known_ends[partition] = max(end, self._known_ends.get(partition, 0))
+
+    def _check(self, ends: Mapping[int, int], who: str) -> None:
+        for partition, known_end in self._known_ends.items():
+            end = ends.get(partition, 0)
+            if end < known_end:
+                self.fail(
+                    f"{who} partition {partition} up to {end}; up to {known_end} it was"
+                    " acknowledged or could be read"
+                )
 
 
 @final
