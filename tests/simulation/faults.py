@@ -11,10 +11,10 @@ from typing import final
 from tests.simulation.broker_host import HOST, BrokerHost
 from tests.simulation.checkers.book import Book, DamageReported
 from tests.simulation.faulty_disk import FaultyDisk
-from tests.simulation.file_tree import os_error
+from tests.simulation.file_tree import SECTOR_BYTES, os_error
 from tests.simulation.link import LinkQuality
 from tests.simulation.plans import Fault, Plan
-from tests.simulation.rot import checkpoints, provable_batches
+from tests.simulation.rot import checkpoints, provable_batches, provable_sectors
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 
@@ -59,16 +59,18 @@ class Nemesis:
             "kill_after_append": partial(self._crash_after_append, crash=host.kill),
             "crash_in_roll": self._crash_in_roll,
             "crash_in_checkpoint": self._crash_in_checkpoint,
-            "stop": lambda fault: host.stop(cuts_power=fault.dice < _CUTS_AFTER_STOP),
+            "stop": self._stop,
             "pause": lambda fault: host.node.pause(fault.duration),
             "stall_loop": lambda fault: host.node.stall_loop(fault.duration),
             "stall_disk": lambda fault: host.node.stall_disk(fault.duration),
             "slow_disk": self._slow_disk,
             "fail_sync": self._fail_sync,
             "fail_write": self._fail_write,
+            "fail_read": self._fail_read,
             "fill_disk": self._fill_disk,
             "rot": self._rot,
             "rot_checkpoint": self._rot_checkpoint,
+            "lose_sector": self._lose_sector,
             "partition": self._partition,
             "break_connections": self._break_connections,
             "jump_clock": self._jump_clock,
@@ -166,6 +168,18 @@ class Nemesis:
 
         self._aims.append(aim)
 
+    def _stop(self, fault: Fault) -> None:
+        """Let the broker stop in good order a moment after an append."""
+
+        def aim(operation: str, path: str) -> bool:
+            if operation != "write_at" or not _is_of_topic(path, ".log"):
+                return False
+            stop = partial(self._host.stop, cuts_power=fault.dice < _CUTS_AFTER_STOP)
+            self._world.clock.call_later(fault.dice % 0.1, stop)
+            return True
+
+        self._aims.append(aim)
+
     def _slow_disk(self, fault: Fault) -> None:
         speed = self._host.node.disk_speed
         speed.sync_mean_s = max(self._normal_sync_s, fault.dice * 0.5)
@@ -192,6 +206,21 @@ class Nemesis:
     def _fail_write(self, _: Fault) -> None:
         def aim(operation: str, path: str) -> bool:
             if operation != "write_at" or not _is_of_topic(path, ".log"):
+                return False
+            self._host.disk_failed(is_sync=False)
+            raise os_error(errno.EIO, path)
+
+        self._aims.append(aim)
+
+    def _fail_read(self, fault: Fault) -> None:
+        remaining = int(fault.dice * 10)
+
+        def aim(operation: str, path: str) -> bool:
+            nonlocal remaining
+            if operation != "read_at" or not path.startswith(("topics/", "metadata/")):
+                return False
+            remaining -= 1
+            if remaining >= 0:
                 return False
             self._host.disk_failed(is_sync=False)
             raise os_error(errno.EIO, path)
@@ -225,6 +254,33 @@ class Nemesis:
         self._book.rotted(DamageReported(partition, header.base_offset, header.next_offset))
         bit = int(fault.dice * 1_000_003) % (header.size * 8)
         self._flip(disk, path, position * 8 + bit)
+
+    def _lose_sector(self, fault: Fault) -> None:
+        """Let a sector that was written not hold what was written, while the broker is down.
+
+        Either the write never reached the disk, so that there are zeros, or a write to an earlier
+        place of the file went there.
+        """
+        self._host.kill()
+        disk = self._host.node.disk
+        sectors = [
+            sector
+            for sector in provable_sectors(disk)
+            if sector.partition not in self._rotted_partitions
+        ]
+        if not sectors:
+            return
+        path, partition, position, offset, next_offset = sectors[int(fault.dice * len(sectors))]
+        self._rotted_partitions.add(partition)
+        self._book.rotted(DamageReported(partition, offset, next_offset))
+        self._sometimes.reached("sector lost")
+        earlier_count = position // SECTOR_BYTES
+        other = int(fault.dice * 1_000_003) % (2 * earlier_count + 1) * SECTOR_BYTES
+        data = bytes(SECTOR_BYTES)
+        if other < position:
+            data = disk.durable_bytes(path)[other : other + SECTOR_BYTES]
+        self._world.trace.note(HOST, f"has another sector at {position} of {path}")
+        disk.damage(path, position, data)
 
     def _rot_checkpoint(self, fault: Fault) -> None:
         self._host.kill()

@@ -1,4 +1,4 @@
-"""Damage to data at rest, where a log can prove that it is damage.
+"""Damage to data at rest, where a log can prove that it is damage: bits and whole sectors.
 
 The last batches of a log are exempt: nothing on the disk says yet that they were on it, so bad
 bytes there cannot be told from a torn tail by anybody.
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from logstore.segment_format import SEGMENT_HEADER_SIZE
 from tests.simulation.disk_contents import contents
 from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.file_tree import SECTOR_BYTES
 from wire.record_batch import BatchHeader, has_valid_payload, parse_header
 
 
@@ -31,6 +32,36 @@ def provable_batches(disk: FaultyDisk) -> list[StoredBatch]:
             proven = max((batch.header.durable_position for batch in batches), default=0)
             found += [batch for batch in batches if batch.position + batch.header.size <= proven]
     return found
+
+
+class StoredSector(NamedTuple):
+    """A sector of a segment, and what it holds a part of."""
+
+    path: str
+    partition: int
+    position: int
+    offset: int
+    next_offset: int
+    """Exclusive end."""
+
+
+def provable_sectors(disk: FaultyDisk) -> list[StoredSector]:
+    """Return all sectors that hold nothing but batches whose damage could be proven."""
+    found: dict[tuple[str, int], StoredSector] = {}
+    ends: dict[str, int] = {}
+    for path, partition, position, header in provable_batches(disk):
+        ends[path] = position + header.size
+        for start in range(position // SECTOR_BYTES * SECTOR_BYTES, ends[path], SECTOR_BYTES):
+            known = found.get((path, start))
+            if known is not None:
+                found[path, start] = known._replace(next_offset=header.next_offset)
+            elif start >= position:
+                found[path, start] = StoredSector(
+                    path, partition, start, header.base_offset, header.next_offset
+                )
+    return [
+        sector for sector in found.values() if sector.position + SECTOR_BYTES <= ends[sector.path]
+    ]
 
 
 def checkpoints(disk: FaultyDisk) -> list[str]:

@@ -26,6 +26,8 @@ PROBES: Final = {
     "disk has room": "and writable again",
     "sync failed": "a log went offline because a sync failed",
     "write failed": "a log went offline because a write failed",
+    "read failed": "a log went offline because a read failed",
+    "sector lost": "a sector that was durable holds zeros, or what belongs elsewhere",
     "crash in roll": "a crash came while a segment was being rolled",
     "crash in checkpoint": "a crash came while a checkpoint was being written",
     "crash after append": "a crash came between an append and its sync",
@@ -91,6 +93,8 @@ class Sometimes:
             self.reached("disk has room")
         elif status == "offline" and reason.startswith("fsync"):
             self.reached("sync failed")
+        elif status == "offline" and "reading failed" in reason:
+            self.reached("read failed")
         elif status == "offline":
             self.reached("write failed")
 
