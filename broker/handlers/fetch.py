@@ -25,7 +25,7 @@ _COLD_READS_MAX = 16
 """Reads from the disk under way at a time; more would keep syncs waiting for a thread."""
 
 
-class Found(msgspec.Struct, gc=False):
+class Found(msgspec.Struct):
     """What one partition has for a fetch."""
 
     part: LogSlice | None

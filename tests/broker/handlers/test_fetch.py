@@ -1,5 +1,7 @@
 """Tests of fetching: what is read, how long is waited, and what is told when it cannot be read."""
 
+import gc
+
 import pytest
 from trio.testing import MockClock
 
@@ -233,6 +235,16 @@ async def test_an_offset_out_of_range_is_refused_with_both_bounds(mock_clock: Mo
 
             assert (refusal.value.log_start_offset, refusal.value.log_end_offset) == (1, 3)
         assert (await fetch(client, topic, 1)).values == [b"b", b"c"]
+
+
+async def test_refused_fetches_leave_nothing_behind(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        wanted = [(await create_topic(client), 0, 9)]
+        for _ in range(50):
+            await submit_fetch(client, wanted).reply.reply()
+    gc.collect()
+    assert sum(type(each) is OffsetOutOfRangeError for each in gc.get_objects()) < 50
 
 
 async def test_an_error_of_one_partition_does_not_keep_the_others(mock_clock: MockClock) -> None:
