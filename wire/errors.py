@@ -11,12 +11,16 @@ Pure: no clock, no I/O.
     │   │   ├── OverloadedError           a limit of the broker is reached; back off
     │   │   ├── ShuttingDownError         the broker is going away
     │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
-    │   │   └── CorruptBatchError         the batch was damaged on its way to the broker
+    │   │   ├── CorruptBatchError         the batch was damaged on its way to the broker
+    │   │   ├── NotControllerError        ask the node that decides for the cluster now
+    │   │   ├── LeaderNotAvailableError   no live replica has all committed records
+    │   │   ├── NotEnoughReplicasError    too few replicas are in sync
+    │   │   └── IneligibleReplicaError    a replica cannot be in sync now: it is fenced or stopping
     │   ├── InvalidRequestError           the request can never succeed as it is
     │   │   ├── UnsupportedVersionError   .min_version, .max_version
     │   │   ├── InvalidBatchError         the header of a batch contradicts itself or its payload
     │   │   ├── RecordTooLargeError       .size_bytes, .limit_bytes
-    │   │   ├── InvalidTopicError         an illegal topic name or partition count
+    │   │   ├── InvalidTopicError         an illegal name, partition count or replica assignment
     │   │   └── InvalidConfigError        a setting is unknown or out of range
     │   ├── UnknownTopicError / TopicExistsError / UnknownPartitionError
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
@@ -27,6 +31,8 @@ Pure: no clock, no I/O.
     │   ├── FencedInstanceError           .incarnation of the process that took over
     │   ├── StaleMemberEpochError         .member_epoch from which on the partition is the member's
     │   ├── PartitionNotOwnedError        the member was not given the partition, or let go of it
+    │   ├── FencedLeaderEpochError / StalePartitionEpochError / StaleBrokerEpochError
+    │   ├── DuplicateBrokerError          the node id or the disk belongs to another broker
     │   ├── CorruptRecordError            stored bytes are damaged: .offset, .next_offset
     │   ├── LogOfflineError               the disk failed under this partition
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
@@ -79,6 +85,14 @@ class ErrorCode(IntEnum):
     FENCED_INSTANCE = 27
     STALE_MEMBER_EPOCH = 28
     PARTITION_NOT_OWNED = 29
+    NOT_CONTROLLER = 30
+    LEADER_NOT_AVAILABLE = 31
+    NOT_ENOUGH_REPLICAS = 32
+    INELIGIBLE_REPLICA = 33
+    FENCED_LEADER_EPOCH = 34
+    STALE_PARTITION_EPOCH = 35
+    STALE_BROKER_EPOCH = 36
+    DUPLICATE_BROKER = 37
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -180,6 +194,34 @@ class CorruptBatchError(RetriableError):
     code = ErrorCode.CORRUPT_BATCH
 
 
+@final
+class NotControllerError(RetriableError):
+    """This node does not decide for the cluster, or knows less than the one that asks."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+@final
+class LeaderNotAvailableError(RetriableError):
+    """No replica that may lead is alive: those that may have all committed records."""
+
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+@final
+class NotEnoughReplicasError(RetriableError):
+    """Fewer replicas are in sync, or would be, than `min_in_sync_replicas`."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@final
+class IneligibleReplicaError(RetriableError):
+    """A replica cannot be in sync now: fenced, stopping, or started anew meanwhile."""
+
+    code = ErrorCode.INELIGIBLE_REPLICA
+
+
 class InvalidRequestError(BrokerError):
     """The request can never succeed as it is."""
 
@@ -217,7 +259,7 @@ class RecordTooLargeError(InvalidRequestError):
 
 @final
 class InvalidTopicError(InvalidRequestError):
-    """A topic name, partition count or replication factor is not legal."""
+    """A topic name, partition count, replication factor or replica assignment is not legal."""
 
     code = ErrorCode.INVALID_TOPIC
 
@@ -328,6 +370,34 @@ class PartitionNotOwnedError(BrokerError):
     """The member was not given the partition, or has let go of it."""
 
     code = ErrorCode.PARTITION_NOT_OWNED
+
+
+@final
+class FencedLeaderEpochError(BrokerError):
+    """The partition has a newer leader epoch: another leader, or other replicas."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+@final
+class StalePartitionEpochError(BrokerError):
+    """The partition was changed meanwhile; take over its state, then decide again."""
+
+    code = ErrorCode.STALE_PARTITION_EPOCH
+
+
+@final
+class StaleBrokerEpochError(BrokerError):
+    """The broker was registered anew since, or is not registered; it must register."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
+
+
+@final
+class DuplicateBrokerError(BrokerError):
+    """The node id or the disk belongs to another broker, or a newer process took over."""
+
+    code = ErrorCode.DUPLICATE_BROKER
 
 
 @final
