@@ -1,0 +1,117 @@
+"""Who should read what: the assignors.
+
+Pure functions: no clock, no I/O. An assignor gets members with what they want to read and what
+they were to read before, and says what each is to read from now on. Every partition that anybody
+wants goes to exactly one member that wants its topic. The same arguments give the same answer,
+and the order of members counts: it is the order in which they joined.
+
+- `uniform`: numbers of partitions differ by one at most where everybody wants the same topics, and
+  otherwise by as little as is possible at all (`coordinator.groups.balancing`); no partition moves
+  without need.
+- `range`: each topic is cut into ranges, in the order of members. Partitions of the same number
+  go to the same member in all topics which have the same number of partitions and the same
+  readers. Partitions move more often than with `uniform`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from coordinator.groups.balancing import balance
+from coordinator.groups.partitions import Partition
+
+UNIFORM = "uniform"
+RANGE = "range"
+ASSIGNORS = (RANGE, UNIFORM)
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A member as an assignor sees it."""
+
+    topic_ids: Sequence[bytes]
+    """What it wants to read, sorted."""
+    held: Sequence[Partition]
+    """What it was to read before."""
+
+
+def assign(
+    assignor: str, readers: Sequence[Reader], partition_counts: Mapping[bytes, int]
+) -> list[list[Partition]]:
+    """Return what each reader is to read, in the order of readers.
+
+    Args:
+        assignor: One of `ASSIGNORS`.
+        readers: In the order in which they joined.
+        partition_counts: By topic id; topics that are not here have no partitions.
+    """
+    if not readers:
+        return []
+    if assignor == RANGE:
+        return _range(readers, partition_counts)
+    assert assignor == UNIFORM, f"{assignor!r} is none of {ASSIGNORS}"
+    first = readers[0].topic_ids
+    if all(reader.topic_ids == first for reader in readers):
+        return _uniform(readers, partition_counts)
+    return balance(
+        [reader.topic_ids for reader in readers],
+        [reader.held for reader in readers],
+        partition_counts,
+    )
+
+
+def _uniform(
+    readers: Sequence[Reader], partition_counts: Mapping[bytes, int]
+) -> list[list[Partition]]:
+    """Assign where everybody wants the same topics."""
+    topic_ids = [topic_id for topic_id in readers[0].topic_ids if topic_id in partition_counts]
+    # By number before topic: whoever must give something away gives some of every topic, so that
+    # no busy topic ends up with one member.
+    partitions = [
+        (topic_id, number)
+        for number in range(max((partition_counts[topic_id] for topic_id in topic_ids), default=0))
+        for topic_id in topic_ids
+        if number < partition_counts[topic_id]
+    ]
+    place = {partition: place for place, partition in enumerate(partitions)}
+    assigned: list[list[Partition]] = [
+        sorted((held for held in reader.held if held in place), key=place.__getitem__)
+        for reader in readers
+    ]
+    least, extra_count = divmod(len(partitions), len(readers))
+    # Those who hold most may keep one more: fewest moves.
+    by_held = sorted(range(len(readers)), key=lambda index: -len(assigned[index]))
+    room: list[int] = []
+    for rank, index in enumerate(by_held):
+        quota = least + (rank < extra_count)
+        del assigned[index][quota:]
+        if len(assigned[index]) < quota:
+            room.append(index)
+    kept = {partition for held in assigned for partition in held}
+    free = (partition for partition in partitions if partition not in kept)
+    quotas = {index: least + (rank < extra_count) for rank, index in enumerate(by_held)}
+    room.sort()
+    while room:
+        # One for each in turn, so that a topic is spread over many.
+        for index in room:
+            assigned[index].append(next(free))
+        room = [index for index in room if len(assigned[index]) < quotas[index]]
+    return assigned
+
+
+def _range(
+    readers: Sequence[Reader], partition_counts: Mapping[bytes, int]
+) -> list[list[Partition]]:
+    assigned: list[list[Partition]] = [[] for _ in readers]
+    subscribers: dict[bytes, list[int]] = {}
+    for index, reader in enumerate(readers):
+        for topic_id in reader.topic_ids:
+            subscribers.setdefault(topic_id, []).append(index)
+    for topic_id in sorted(subscribers):
+        indexes = subscribers[topic_id]
+        least, extra_count = divmod(partition_counts.get(topic_id, 0), len(indexes))
+        start = 0
+        for rank, index in enumerate(indexes):
+            end = start + least + (rank < extra_count)
+            assigned[index].extend((topic_id, number) for number in range(start, end))
+            start = end
+    return assigned

@@ -1,0 +1,24 @@
+"""Sets of partitions: in memory as pairs, in records and messages grouped by topic.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from wire.groups import TopicPartitions
+
+Partition = tuple[bytes, int]
+"""Topic id and number."""
+
+
+def pack(partitions: Iterable[Partition]) -> list[TopicPartitions]:
+    """Return partitions grouped by topic, both in order, whatever order they come in."""
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        by_topic.setdefault(topic_id, []).append(number)
+    return [TopicPartitions(topic_id, numbers) for topic_id, numbers in by_topic.items()]
+
+
+def unpack(packed: Sequence[TopicPartitions]) -> list[Partition]:
+    """Return partitions one by one; the inverse of `pack`."""
+    return [(topic.topic_id, number) for topic in packed for number in topic.partitions]

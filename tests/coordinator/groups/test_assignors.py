@@ -1,0 +1,189 @@
+"""Assignors: who is to read what, evenly, and with as few moves as possible (I77)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import ceil
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Reader, assign
+from coordinator.groups.partitions import Partition
+
+A, B, C = (bytes([number]) * 16 for number in range(3))
+
+partition_counts = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 12))
+wanted_topics = st.lists(st.sampled_from([A, B, C]), unique=True).map(sorted)
+
+
+def readers(*topics: Sequence[bytes]) -> list[Reader]:
+    return [Reader(topic_ids, ()) for topic_ids in topics]
+
+
+def again(before: Sequence[Reader], assigned: list[list[Partition]]) -> list[Reader]:
+    """Return the same readers, holding what they were assigned."""
+    return [Reader(reader.topic_ids, held) for reader, held in zip(before, assigned, strict=True)]
+
+
+def moved_count(before: list[list[Partition]], after: list[list[Partition]]) -> int:
+    """Count partitions that somebody else had before."""
+    owner = {partition: index for index, held in enumerate(before) for partition in held}
+    return sum(
+        owner.get(partition, index) != index
+        for index, held in enumerate(after)
+        for partition in held
+    )
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@given(counts=partition_counts, wanted=st.lists(wanted_topics, min_size=1, max_size=6))
+def test_every_partition_goes_to_one_reader_who_wants_it(
+    assignor: str, counts: dict[bytes, int], wanted: list[list[bytes]]
+) -> None:
+    assigned = assign(assignor, readers(*wanted), counts)
+
+    given_out = Counter(partition for held in assigned for partition in held)
+    assert given_out == Counter(
+        (topic_id, number)
+        for topic_id in counts
+        if any(topic_id in topics for topics in wanted)
+        for number in range(counts[topic_id])
+    )
+    for topics, held in zip(wanted, assigned, strict=True):
+        assert {topic_id for topic_id, _ in held} <= set(topics)
+
+
+@given(counts=partition_counts, size=st.integers(1, 8))
+def test_numbers_of_partitions_differ_by_one_at_most(counts: dict[bytes, int], size: int) -> None:
+    assigned = assign(UNIFORM, readers(*[sorted(counts)] * size), counts)
+
+    lengths = [len(held) for held in assigned]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@given(counts=partition_counts, size=st.integers(1, 8))
+def test_a_reader_who_joins_moves_no_more_than_its_share(
+    counts: dict[bytes, int], size: int
+) -> None:
+    """I77: adding one member to N moves at most ceil(P / (N + 1)) partitions."""
+    topics = sorted(counts)
+    before = assign(UNIFORM, readers(*[topics] * size), counts)
+
+    after = assign(UNIFORM, [*again(readers(*[topics] * size), before), Reader(topics, ())], counts)
+
+    assert moved_count(before, after) <= ceil(sum(counts.values()) / (size + 1))
+    assert all(set(new) <= set(old) for old, new in zip(before, after, strict=False))
+
+
+@given(counts=partition_counts, size=st.integers(2, 8), leaver=st.integers(0, 7))
+def test_when_a_reader_leaves_only_its_own_partitions_move(
+    counts: dict[bytes, int], size: int, leaver: int
+) -> None:
+    everybody = readers(*[sorted(counts)] * size)
+    before = assign(UNIFORM, everybody, counts)
+    index = leaver % size
+    stay = [reader for place, reader in enumerate(again(everybody, before)) if place != index]
+
+    after = assign(UNIFORM, stay, counts)
+
+    assert all(set(old.held) <= set(new) for old, new in zip(stay, after, strict=True))
+
+
+@given(counts=partition_counts, wanted=st.lists(wanted_topics, min_size=1, max_size=6))
+def test_assigning_again_moves_nothing(counts: dict[bytes, int], wanted: list[list[bytes]]) -> None:
+    before = assign(UNIFORM, readers(*wanted), counts)
+
+    after = assign(UNIFORM, again(readers(*wanted), before), counts)
+
+    assert list(map(set, after)) == list(map(set, before))
+
+
+def spread_of_the_most_even(wanted: list[list[bytes]], counts: dict[bytes, int]) -> tuple[int, ...]:
+    """Return the loads of the most even way of sharing out, found by trying all of them."""
+    partitions = [topic_id for topic_id in sorted(counts) for _ in range(counts[topic_id])]
+    found = {tuple([0] * len(wanted))}
+    for topic_id in partitions:
+        takers = [index for index, topics in enumerate(wanted) if topic_id in topics]
+        if takers:
+            found = {
+                tuple(load + (place == taker) for place, load in enumerate(loads))
+                for loads in found
+                for taker in takers
+            }
+    return min(
+        (tuple(sorted(loads)) for loads in found), key=lambda loads: sum(n * n for n in loads)
+    )
+
+
+@given(
+    counts=st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 4)),
+    wanted=st.lists(wanted_topics, min_size=1, max_size=4),
+    held=st.lists(st.tuples(st.sampled_from([A, B, C]), st.integers(0, 4)), unique=True),
+)
+def test_no_way_of_sharing_out_is_more_even_however_different_the_wishes(
+    counts: dict[bytes, int], wanted: list[list[bytes]], held: list[Partition]
+) -> None:
+    before = [Reader(wanted[0], held), *readers(*wanted[1:])]
+
+    assigned = assign(UNIFORM, before, counts)
+
+    loads = tuple(sorted(len(partitions) for partitions in assigned))
+    best = spread_of_the_most_even(wanted, counts)
+    assert sum(load * load for load in loads) == sum(load * load for load in best)
+
+
+def test_a_partition_can_move_through_a_reader_in_the_middle() -> None:
+    held = [[(A, number) for number in range(4)], [(B, 0), (B, 1)], []]
+    before = [Reader(topics, has) for topics, has in zip([[A], [A, B], [B]], held, strict=True)]
+
+    after = assign(UNIFORM, before, {A: 4, B: 2})
+
+    assert [len(partitions) for partitions in after] == [2, 2, 2]
+    assert after[2] == [(B, 0), (B, 1)]
+
+
+def test_a_topic_is_spread_over_all_readers_when_one_joins() -> None:
+    topics, counts = [A, B], {A: 8, B: 8}
+    before = assign(UNIFORM, readers(topics), counts)
+
+    after = assign(UNIFORM, [*again(readers(topics), before), Reader(topics, ())], counts)
+
+    for held in after:
+        assert Counter(topic_id for topic_id, _ in held) == {A: 4, B: 4}
+
+
+@given(count=st.integers(0, 12), size=st.integers(1, 6))
+def test_in_ranges_partitions_of_one_number_have_one_reader(count: int, size: int) -> None:
+    assigned = assign(RANGE, readers(*[[A, B]] * size), {A: count, B: count})
+
+    for held in assigned:
+        assert [n for topic_id, n in held if topic_id == A] == [
+            n for topic_id, n in held if topic_id == B
+        ]
+
+
+def test_ranges_follow_the_order_of_readers() -> None:
+    assigned = assign(RANGE, readers([A], [A], [A]), {A: 7})
+
+    assert assigned == [[(A, 0), (A, 1), (A, 2)], [(A, 3), (A, 4)], [(A, 5), (A, 6)]]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_without_readers_nothing_is_assigned(assignor: str) -> None:
+    assert assign(assignor, [], {A: 3}) == []
+
+
+@pytest.mark.parametrize("different", [1, 3])
+def test_a_thousand_readers_of_ten_thousand_partitions_take_a_moment(different: int) -> None:
+    topics = [bytes([number]) * 16 for number in range(10)]
+    counts = dict.fromkeys(topics, 1000)
+    everybody = [Reader(topics[number % different :], ()) for number in range(1000)]
+
+    began = perf_counter()
+    assigned = assign(UNIFORM, everybody, counts)
+    took = perf_counter() - began
+
+    assert {len(held) for held in assigned} == {10}
+    assert took < 1.0, "it takes about 20 ms; whatever needs 1 s grows too fast"
