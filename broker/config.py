@@ -11,7 +11,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import cast
 
-from coordinator.topic_config import parse_duration_ms, parse_size_bytes, topic_config
+from coordinator.topic_config import (
+    check_settings,
+    parse_duration_ms,
+    parse_size_bytes,
+    topic_config,
+)
 from wire.errors import ConfigError, InvalidConfigError
 
 DEFAULT_PORT = 8433
@@ -153,6 +158,7 @@ class BrokerConfig:
 
     def _wrong_topic_defaults(self) -> list[str]:
         try:
+            check_settings(self.topic_defaults)
             log = topic_config(self.topic_defaults).log
         except InvalidConfigError as error:
             return [f"topic_defaults: {error}"]

@@ -2,7 +2,8 @@
 
 Pure: no clock, no I/O. A replicated state machine: `handle` turns a command into records and a
 reply and changes nothing; `apply` of a record is the only change. A single node writes the
-records to its own log (`coordinator.local`), a cluster will agree on them.
+records to its own log (`coordinator.local`). In a cluster the catalog is a part of what the nodes
+agree on (`coordinator.cluster`), and its records are a part of their log.
 """
 
 import re
@@ -24,6 +25,7 @@ from wire.errors import (
 )
 
 PARTITION_COUNT_MAX = 10_000
+TOPIC_ID_SIZE = 16
 PRODUCER_ID_BLOCK = 1000
 """Producer ids are taken from the catalog in blocks, so that most are given without a write."""
 
@@ -31,7 +33,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """Make a topic."""
+    """Make a topic. The same topic id is made once: a command that is given again does nothing."""
 
     name: str
     topic_id: bytes
@@ -46,12 +48,16 @@ class AlterTopic(msgspec.Struct, frozen=True):
     name: str
     set_overrides: dict[str, str]
     reset_overrides: list[str]
+    topic_id: bytes | None = None
+    """Which topic of this name is meant, `None` for the one that is there now."""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
-    """Make a topic go away."""
+    """Make a topic go away. With its id, a command that is given again does nothing."""
 
     name: str
+    topic_id: bytes | None = None
+    """Which topic of this name is meant, `None` for the one that is there now."""
 
 
 class TakeProducerIds(msgspec.Struct, frozen=True):
@@ -78,6 +84,13 @@ class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-alte
     """All of them, not only the changed ones."""
 
 
+class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
+    """A topic has more partitions."""
+
+    topic_id: bytes
+    partition_count: int
+
+
 class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag="topic-deleted"):
     """A topic is gone; its id stays known, so that left-over files can be told apart."""
 
@@ -90,7 +103,16 @@ class ProducerIdsTaken(msgspec.Struct, frozen=True, array_like=True, tag="produc
     next_producer_id: int
 
 
-Record = TopicCreated | TopicAltered | TopicDeleted | ProducerIdsTaken
+Record = TopicCreated | TopicAltered | TopicGrown | TopicDeleted | ProducerIdsTaken
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """All of a catalog."""
+
+    topics: list[TopicCreated]
+    """As if they had been created as they are now."""
+    deleted_ids: list[bytes]
+    next_producer_id: int
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -119,6 +141,28 @@ class Catalog:
         self._deleted_ids: dict[bytes, None] = {}
         self._next_producer_id = 1
 
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> "Catalog":
+        """Return a catalog as it was when the snapshot was taken.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        catalog = cls()
+        for topic in snapshot.topics:
+            catalog.apply(topic)
+        catalog._deleted_ids = dict.fromkeys(snapshot.deleted_ids)
+        catalog._next_producer_id = snapshot.next_producer_id
+        return catalog
+
+    def snapshot(self) -> Snapshot:
+        """Return all that there is; `from_snapshot` is the inverse."""
+        topics = [
+            TopicCreated(topic.name, topic.topic_id, topic.partition_count, topic.overrides)
+            for topic in self._by_id.values()
+        ]
+        return Snapshot(topics, list(self._deleted_ids), self._next_producer_id)
+
     @property
     def topics(self) -> list[Topic]:
         """All topics, sorted by name."""
@@ -133,8 +177,8 @@ class Catalog:
         """Return the topic with this id."""
         return self._by_id.get(topic_id)
 
-    def topic(self, name: str) -> Topic:
-        """Return the topic of this name.
+    def topic(self, name: str, topic_id: bytes | None = None) -> Topic:
+        """Return the topic of this name, and of this id if one is given.
 
         Raises:
             UnknownTopicError: There is none.
@@ -144,24 +188,37 @@ class Catalog:
             raise UnknownTopicError(
                 f"there is no topic {name!r}; create it first (`tidelog topic create {name}`)"
             )
+        if topic_id is not None and topic_id != topic.topic_id:
+            raise UnknownTopicError(
+                f"there is no topic {name!r} with the id {topic_id.hex()}; another one has the name"
+                " now"
+            )
         return topic
 
     def was_deleted(self, topic_id: bytes) -> bool:
         """Return whether a topic with this id existed and was deleted."""
         return topic_id in self._deleted_ids
 
-    def handle(self, command: Command) -> list[Record]:
+    def knows(self, topic_id: bytes) -> bool:
+        """Return whether a topic with this id is here, or was deleted."""
+        return topic_id in self._by_id or topic_id in self._deleted_ids
+
+    def handle(self, command: Command, *, replication_factor: int = 1) -> list[Record]:
         """Return what a command comes to; nothing is changed.
+
+        Args:
+            command: What is to be done.
+            replication_factor: Of the topic; a broker that is alone keeps the only replica.
 
         Raises:
             BrokerError: The command is refused; see the subclasses named in `wire.errors`.
         """
         if isinstance(command, CreateTopic):
-            return [self._create(command)]
+            return self._create(command, replication_factor)
         if isinstance(command, AlterTopic):
-            return self._alter(command)
+            return self._alter(command, replication_factor)
         if isinstance(command, DeleteTopic):
-            return [TopicDeleted(self.topic(command.name).topic_id)]
+            return self._delete(command)
         return [ProducerIdsTaken(self._next_producer_id + PRODUCER_ID_BLOCK)]
 
     def apply(self, record: Record) -> None:
@@ -187,6 +244,9 @@ class Catalog:
                     topic, overrides=record.overrides, config=topic_config(record.overrides)
                 )
             )
+        elif isinstance(record, TopicGrown):
+            topic = self._by_id[record.topic_id]
+            self._put(msgspec.structs.replace(topic, partition_count=record.partition_count))
         elif isinstance(record, TopicDeleted):
             topic = self._by_id.pop(record.topic_id)
             del self._by_name[topic.name]
@@ -194,31 +254,37 @@ class Catalog:
         else:
             self._next_producer_id = record.next_producer_id
 
-    def _create(self, command: CreateTopic) -> TopicCreated:
+    def _create(self, command: CreateTopic, replication_factor: int) -> list[Record]:
+        if self.knows(command.topic_id):
+            return []
         check_topic_name(command.name)
-        if not 1 <= command.partition_count <= PARTITION_COUNT_MAX:
+        check_partition_count(command.partition_count)
+        if len(command.topic_id) != TOPIC_ID_SIZE:
             raise InvalidTopicError(
-                f"{command.partition_count} partitions are not possible,"
-                f" 1 to {PARTITION_COUNT_MAX} are"
+                f"a topic id has {len(command.topic_id)} bytes, it must have {TOPIC_ID_SIZE}"
             )
         if command.name in self._by_name:
             raise TopicExistsError(f"there is a topic {command.name!r} already")
-        assert command.topic_id not in self._by_id
-        check_settings(command.overrides)
-        return TopicCreated(
-            command.name, command.topic_id, command.partition_count, command.overrides
-        )
+        check_settings(command.overrides, replication_factor=replication_factor)
+        return [
+            TopicCreated(command.name, command.topic_id, command.partition_count, command.overrides)
+        ]
 
-    def _alter(self, command: AlterTopic) -> list[Record]:
-        topic = self.topic(command.name)
+    def _alter(self, command: AlterTopic, replication_factor: int) -> list[Record]:
+        topic = self.topic(command.name, command.topic_id)
         overrides = {**topic.overrides, **command.set_overrides}
         for name in command.reset_overrides:
             check_setting_name(name)
             if name in command.set_overrides:
                 raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
             overrides.pop(name, None)
-        check_settings(overrides)
+        check_settings(overrides, replication_factor=replication_factor)
         return [] if overrides == topic.overrides else [TopicAltered(topic.topic_id, overrides)]
+
+    def _delete(self, command: DeleteTopic) -> list[Record]:
+        if command.topic_id is not None and self.was_deleted(command.topic_id):
+            return []
+        return [TopicDeleted(self.topic(command.name, command.topic_id).topic_id)]
 
     def _put(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
@@ -235,4 +301,16 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicError(
             f"{name!r} cannot be the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9,"
             " '.', '_' and '-' can, except '.' and '..'"
+        )
+
+
+def check_partition_count(count: int) -> None:
+    """Check that a topic may have so many partitions.
+
+    Raises:
+        InvalidTopicError: Saying how many it may have.
+    """
+    if not 1 <= count <= PARTITION_COUNT_MAX:
+        raise InvalidTopicError(
+            f"{count} partitions are not possible, 1 to {PARTITION_COUNT_MAX} are"
         )

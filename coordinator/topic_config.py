@@ -37,6 +37,9 @@ _BYTE_UNITS = {
 _QUANTITY = re.compile(r"([0-9]{1,18}) ?([a-z]*)", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,18}")
 
+REPLICATION_FACTOR_MAX = 15
+"""More copies cost more than they save; a typing error costs most."""
+
 Value = int | str | None
 
 
@@ -116,6 +119,11 @@ def _parse_count(name: str, text: str) -> int:
     return int(text)
 
 
+def parse_count_up_to(high: int) -> Callable[[str, str], Value]:
+    """Return a parser of numbers from 1 to `high`."""
+    return _bounded(_parse_count, low=1, high=high)
+
+
 def _parse_durability(name: str, text: str) -> str:
     allowed = [durability.value for durability in Durability]
     if text not in allowed:
@@ -149,10 +157,10 @@ SETTINGS: Final = {
         ),
         Setting(
             "min_in_sync_replicas",
-            _bounded(_parse_count, low=1, high=1),
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
             "1",
-            "1",
-            "Replicas that must have a record before it is committed.",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas that must have a record before it is committed; at most all of them.",
         ),
         Setting(
             "retention_bytes",
@@ -187,15 +195,24 @@ SETTINGS: Final = {
 """Every setting of a topic, by name, sorted."""
 
 
-def check_settings(overrides: Mapping[str, str]) -> None:
+def check_settings(overrides: Mapping[str, str], *, replication_factor: int = 1) -> None:
     """Check names and values that somebody wants to set.
+
+    Args:
+        overrides: What is to be set, as people write it.
+        replication_factor: Of the topic; a broker that is alone keeps the only replica.
 
     Raises:
         InvalidConfigError: Saying which setting is wrong and what would be right.
     """
     for name in overrides:
         check_setting_name(name)
-    topic_config(overrides)
+    config = topic_config(overrides)
+    if config.min_in_sync_replicas > replication_factor:
+        raise InvalidConfigError(
+            f"min_in_sync_replicas is {config.min_in_sync_replicas}, it must be at most"
+            f" {replication_factor}, the number of replicas"
+        )
 
 
 def check_setting_name(name: str) -> None:

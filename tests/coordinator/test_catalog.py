@@ -17,6 +17,7 @@ from coordinator.catalog import (
     DeleteTopic,
     Record,
     TakeProducerIds,
+    TopicGrown,
 )
 from wire.errors import (
     BrokerError,
@@ -159,6 +160,60 @@ def test_producer_ids_are_taken_in_blocks_and_never_twice() -> None:
     assert catalog.next_producer_id == 1 + 2 * PRODUCER_ID_BLOCK
 
 
+def test_a_topic_that_is_created_again_with_its_id_is_created_once() -> None:
+    catalog = with_topic()
+
+    assert catalog.handle(CreateTopic("orders", ID, 3, {})) == []
+
+
+def test_creating_a_topic_again_does_not_bring_it_back() -> None:
+    catalog = with_topic()
+    carry_out(catalog, DeleteTopic("orders"))
+
+    assert catalog.handle(CreateTopic("orders", ID, 3, {})) == []
+
+
+def test_a_topic_that_is_deleted_again_with_its_id_is_deleted_once() -> None:
+    catalog = with_topic()
+    carry_out(catalog, DeleteTopic("orders", ID), CreateTopic("orders", OTHER_ID, 1, {}))
+
+    assert catalog.handle(DeleteTopic("orders", ID)) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [DeleteTopic("orders", OTHER_ID), AlterTopic("orders", {"retention_ms": "1h"}, [], OTHER_ID)],
+)
+def test_a_command_for_another_topic_of_the_name_is_refused(command: Command) -> None:
+    with pytest.raises(UnknownTopicError, match="another one has the name now"):
+        with_topic().handle(command)
+
+
+def test_a_topic_id_of_another_length_is_refused() -> None:
+    with pytest.raises(InvalidTopicError, match="has 3 bytes, it must have 16"):
+        Catalog().handle(CreateTopic("orders", b"abc", 1, {}))
+
+
+def test_more_replicas_than_there_are_cannot_be_waited_for() -> None:
+    overrides = {"min_in_sync_replicas": "2"}
+
+    with pytest.raises(InvalidConfigError, match="2, it must be at most 1, the number of"):
+        Catalog().handle(CreateTopic("orders", ID, 1, overrides))
+    with pytest.raises(InvalidConfigError, match="at most 1"):
+        with_topic().handle(AlterTopic("orders", overrides, []))
+
+    assert Catalog().handle(CreateTopic("orders", ID, 1, overrides), replication_factor=3)
+
+
+def test_a_topic_grows() -> None:
+    catalog = with_topic()
+
+    catalog.apply(TopicGrown(ID, 5))
+
+    assert catalog.topic("orders").partition_count == 5
+    assert catalog.topic_by_id(ID) is catalog.topic("orders")
+
+
 COMMANDS = st.one_of(
     st.builds(
         CreateTopic,
@@ -213,5 +268,6 @@ def test_the_catalog_is_what_its_stored_records_add_up_to(commands: list[Command
     for data in stored:
         replayed.apply(msgspec.msgpack.decode(data, type=Record))
     assert vars(replayed) == vars(catalog)
+    assert vars(Catalog.from_snapshot(catalog.snapshot())) == vars(catalog)
     assert {topic.name: (topic.topic_id, topic.overrides) for topic in catalog.topics} == model
     assert all(catalog.topic_by_id(topic.topic_id) is topic for topic in catalog.topics)

@@ -172,7 +172,7 @@ async def test_damaged_metadata_is_refused_rather_than_guessed(autojump_clock: M
     "record",
     [
         ["topic-moved", ID, 7],
-        ["topic-created", "orders", ID, 3, {"min_in_sync_replicas": "2"}],
+        ["topic-created", "orders", ID, 3, {"min_in_sync_replicas": "16"}],
         ["topic-created", "orders", ID, "three", {}],
         "no record at all",
     ],
