@@ -145,8 +145,10 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         (
             "topic_defaults",
             {"min_in_sync_replicas": "2"},
-            "topic_defaults: min_in_sync_replicas is 2, it must be at most 1, the number of"
-            " replicas",
+            (
+                "topic_defaults: min_in_sync_replicas is 2, it must be at most 1, the number of"
+                " replicas"
+            ),
         ),
         (
             "topic_defaults",
