@@ -24,7 +24,7 @@ from tests.simulation.scheduler import (
 TICK_S = 2.0**-20
 """Delays that are drawn are multiples of this, so that sums of them are exact everywhere."""
 
-_EPOCH_MS = 1_700_000_000_000
+EPOCH_MS = 1_700_000_000_000
 """What an honest wall clock shows when a simulation begins."""
 
 
@@ -154,7 +154,7 @@ class WallClock:
 
     def now_ms(self) -> int:
         """Return Unix time in milliseconds, as this machine believes it to be."""
-        return _EPOCH_MS + floor(self._now_s() * 1000)
+        return EPOCH_MS + floor(self._now_s() * 1000)
 
     def jump(self, seconds: float) -> None:
         """Be set forward, or back, from one moment to the next."""

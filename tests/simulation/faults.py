@@ -10,6 +10,7 @@ from typing import final
 
 from tests.simulation.broker_host import HOST, BrokerHost
 from tests.simulation.checkers.book import Book, DamageReported
+from tests.simulation.clients import Clients
 from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES, os_error
 from tests.simulation.link import LinkQuality
@@ -37,14 +38,13 @@ class Nemesis:
         host: BrokerHost,
         book: Book,
         sometimes: Sometimes,
-        kill_client: Callable[[float], None],
+        clients: Clients,
     ) -> None:
-        """Be after `host`, and after the clients, one of which `kill_client` chooses by dice."""
+        """Be after `host`, and after the clients."""
         self._world = world
         self._host = host
         self._book = book
         self._sometimes = sometimes
-        self._kill_client = kill_client
         self._aims: list[Aim] = []
         self._heals: list[Callable[[], None]] = []
         self._rotted_partitions: set[int] = set()
@@ -74,7 +74,9 @@ class Nemesis:
             "partition": self._partition,
             "break_connections": self._break_connections,
             "jump_clock": self._jump_clock,
-            "kill_client": lambda fault: kill_client(fault.dice),
+            "kill_client": lambda fault: clients.kill(fault.dice),
+            "delete_records": clients.administrate,
+            "alter_topic": clients.administrate,
             "no_descriptors": self._no_descriptors,
         }
 
@@ -289,6 +291,7 @@ class Nemesis:
         if paths:
             path = paths[int(fault.dice * len(paths))]
             bit = int(fault.dice * 1_000_003) % (len(disk.durable_bytes(path)) * 8)
+            self._book.checkpoint_rotted(int(path.split("/")[2]))
             self._flip(disk, path, bit)
 
     def _flip(self, disk: FaultyDisk, path: str, bit: int) -> None:

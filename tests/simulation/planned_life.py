@@ -5,9 +5,7 @@ must reach the end, in bounded time. Then the power is cut once more, and what t
 finds is compared with everything that was ever said.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from traceback import format_exception
 from typing import final
 
@@ -15,6 +13,7 @@ import msgspec
 import trio
 
 from tests.simulation.broker_host import TOPIC, BrokerHost
+from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay
 from tests.simulation.checkers.book import Book, Checker, ProducerRules, ViolationError
 from tests.simulation.checkers.broker_promises import (
     CleanStopKeeps,
@@ -41,22 +40,20 @@ from tests.simulation.checkers.log_promises import (
     ProducerOrder,
     StableOffsets,
 )
+from tests.simulation.clients import Clients
 from tests.simulation.clock import DeadlockError, EventBudgetError
 from tests.simulation.faults import Nemesis
-from tests.simulation.node import Node
-from tests.simulation.plans import Plan, ProducerPlan
-from tests.simulation.process import Process, Program
-from tests.simulation.readers import LibraryReader, RawReader, with_connection
+from tests.simulation.plans import Plan
+from tests.simulation.process import Process
+from tests.simulation.readers import RawReader, with_connection
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import Simulation, World
-from tests.simulation.writers import LibraryWriter, RawWriter, Values
 from wire import api
 from wire.rpc import RpcConnection
 from wire.topics import CreateTopicRequest
 
 _PATIENCE_S = 60.0
 _EVENTS_PER_S_MAX = 5_000
-_CLIENT_RESTART_S = 0.2
 
 
 class LifeReport(msgspec.Struct, frozen=True):
@@ -75,123 +72,22 @@ class LifeReport(msgspec.Struct, frozen=True):
 
 
 @final
-class _Clients:
-    """All clients of a life; each has a machine of its own, and is started again when it dies."""
-
-    def __init__(self, world: World, plan: Plan, book: Book, sometimes: Sometimes) -> None:
-        self.rules: dict[str, ProducerRules] = {}
-        self.history: list[Operation] = []
-        self.readers: list[RawReader] = []
-        self._writers: dict[str, LibraryWriter | RawWriter] = {}
-        self._world = world
-        self._plan = plan
-        self._book = book
-        self._sometimes = sometimes
-        self._topic_id = b""
-        self._should_stop = False
-        self._programs: dict[str, Callable[[], Program]] = {}
-        self._nodes: dict[str, Node] = {}
-        self._generations: Counter[str] = Counter()
-
-    def begin(self, topic_id: bytes) -> None:
-        """Start them all."""
-        self._topic_id = topic_id
-        for number, plan in enumerate(self._plan.producers):
-            self._add(f"p{number}", partial(self._writer, f"p{number}", plan))
-        self._add("reader", lambda: self.reader("reader").run)
-        for number in range(self._plan.library_consumer_count):
-            self._add(f"c{number}", partial(self._library_reader, f"c{number}"))
-
-    def kill(self, dice: float) -> None:
-        """Kill one of them, and start it again a little later, as somebody else."""
-        names = [name for name in self._nodes if name != "reader"]
-        name = names[int(dice * len(names))]
-        if self._nodes[name].process is not None:
-            self._sometimes.reached("client died")
-            self._nodes[name].kill()
-            self._world.clock.call_later(_CLIENT_RESTART_S, lambda: self._start(name))
-
-    async def finish(self) -> None:
-        """Let all end their work; return when they have."""
-        self._should_stop = True
-        for client in (*self._writers.values(), *self.readers):
-            client.should_stop = True
-        for name in list(self._nodes):
-            if name.startswith("p"):
-                await self._ended(name)
-        await self._ended("reader")
-
-    def reader(self, name: str) -> RawReader:
-        """Return a new reader of everything."""
-        reader = RawReader(
-            name,
-            self._book,
-            self._sometimes,
-            topic_id=self._topic_id,
-            partition_count=self._plan.partition_count,
-        )
-        self.readers.append(reader)
-        return reader
-
-    async def _ended(self, name: str) -> None:
-        while (process := self._nodes[name].process) is not None:
-            await process.ended.wait()
-
-    def _add(self, name: str, program: Callable[[], Program]) -> None:
-        self._nodes[name] = self._world.add_node(name)
-        self._programs[name] = program
-        self._start(name)
-
-    def _start(self, name: str) -> None:
-        if self._nodes[name].process is None:
-            self._nodes[name].start(self._programs[name]())
-
-    def _library_reader(self, name: str) -> Program:
-        self._generations[name] += 1
-        generation = f"{name}.{self._generations[name]}"
-        return LibraryReader(generation, self._book, self.history).run
-
-    def _writer(self, name: str, plan: ProducerPlan) -> Program:
-        self._generations[name] += 1
-        generation = f"{name}.{self._generations[name]}"
-        self.rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
-        random = self._world.streams.stream(f"writer {generation}")
-        values = Values(generation, plan, random, self._plan.partition_count)
-        writer: LibraryWriter | RawWriter
-        if plan.kind == "library":
-            writer = LibraryWriter(plan, values, self._book, self._sometimes, self.history)
-        else:
-            writer = RawWriter(
-                plan,
-                values,
-                self._book,
-                self._sometimes,
-                topic_id=self._topic_id,
-                partition_count=self._plan.partition_count,
-            )
-            writer.may_resend = self._plan.is_durable
-        writer.should_stop = self._should_stop
-        self._writers[name] = writer
-        return writer.run
-
-
-@final
 class _Life:
     def __init__(self, world: World, plan: Plan) -> None:
         self.sometimes = Sometimes()
         self.rules: dict[str, ProducerRules] = {}
-        self.book = Book(_checkers(self.rules), world.clock.current_time)
+        self.book = Book(_checkers(plan, self.rules), world.clock.current_time)
         self._world = world
         self._plan = plan
         self.host = BrokerHost(world, plan, self.book, self.sometimes)
-        self._clients = _Clients(world, plan, self.book, self.sometimes)
+        self._clients = Clients(world, plan, self.book, self.sometimes)
         self._clients.rules = self.rules
 
     async def live(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.host.run)
             topic_id = await self._create_topic()
-            nemesis = Nemesis(self._world, self.host, self.book, self.sometimes, self._clients.kill)
+            nemesis = Nemesis(self._world, self.host, self.book, self.sometimes, self._clients)
             self._clients.begin(topic_id)
             nemesis.begin(self._plan)
             await trio.sleep(self._plan.seconds)
@@ -223,7 +119,7 @@ class _Life:
         async def administrate(process: Process) -> None:
             await with_connection(process, create)
 
-        await self._world.add_node("admin").start(administrate).ended.wait()
+        await self._world.add_node("founder").start(administrate).ended.wait()
         return ids[0]
 
     def _check_history(self, last: RawReader) -> None:
@@ -242,7 +138,7 @@ class _Life:
                 raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
 
 
-def _checkers(rules: dict[str, ProducerRules]) -> Sequence[Checker]:
+def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
     return [
         NothingPhantom(),
         StableOffsets(),
@@ -253,6 +149,8 @@ def _checkers(rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         DurableStays(),
         CleanStopKeeps(),
         LogStartRises(),
+        DeletedStays(has_retention=plan.has_retention),
+        SettingsStay(),
         DamageIsReal(),
         RotIsFound(),
         HonestStatus(),

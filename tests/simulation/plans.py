@@ -38,8 +38,29 @@ FAULT_GAPS_S: Final = {
     "jump_clock": 10.0,
     "kill_client": 12.0,
     "no_descriptors": 25.0,
+    "delete_records": 8.0,
+    "alter_topic": 8.0,
 }
 """The kinds of faults, and how far apart they are on average in a life that has them."""
+
+
+_ALTERATIONS: Final = (
+    (0.20, {"segment_bytes": "4096"}),
+    (0.35, {"segment_bytes": "64KiB"}),
+    (0.45, {"segment_ms": "1s"}),
+    (0.55, {"segment_ms": "7d"}),
+    (0.65, {"index_interval_bytes": "256"}),
+    (0.75, {"index_interval_bytes": "4KiB"}),
+    (0.79, {"retention_bytes": "8KiB"}),
+    (0.83, {"retention_ms": "2s"}),
+    (0.94, {"retention_bytes": "unlimited", "retention_ms": "7d"}),
+    (0.97, {"durability": "replicated"}),
+    (1.00, {"durability": "fsync"}),
+)
+"""What `alter_topic` sets, and below which dice."""
+
+_DEEDS = {"delete_records", "alter_topic"}
+_RETENTION = {"retention_bytes", "retention_ms"}
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -101,8 +122,32 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is committed is on the disk."""
-        return self.topic_settings["durability"] == "fsync"
+        """Whether what is committed is on the disk, all the time."""
+        return all(
+            settings.get("durability") != "replicated"
+            for settings in (self.topic_settings, *self._alterations)
+        )
+
+    @property
+    def has_retention(self) -> bool:
+        """Whether anything is ever deleted by itself."""
+        return any(
+            _RETENTION & settings.keys() for settings in (self.topic_settings, *self._alterations)
+        )
+
+    @property
+    def has_administrator(self) -> bool:
+        """Whether there are deeds for an administrator."""
+        return any(fault.kind in _DEEDS for fault in self.faults)
+
+    @property
+    def _alterations(self) -> list[dict[str, str]]:
+        return [alteration(fault) for fault in self.faults if fault.kind == "alter_topic"]
+
+
+def alteration(fault: Fault) -> dict[str, str]:
+    """Return the settings that an `alter_topic` sets."""
+    return next(settings for below, settings in _ALTERATIONS if fault.dice <= below)
 
 
 def draw_plan(seed: int, seconds: float) -> Plan:
@@ -149,6 +194,8 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
     }
     if random.random() < 0.3:
         settings["retention_bytes"] = random.choice(["8KiB", "64KiB"])
+    if random.random() < 0.15:
+        settings["retention_ms"] = random.choice(["1s", "5s", "20s"])
     if random.random() < 0.2:
         settings["segment_ms"] = "2s"
     return settings

@@ -9,7 +9,14 @@ import trio
 from client.client import connect
 from client.record import RecordBatch
 from tests.simulation.broker_host import HOST, PORT, TOPIC
-from tests.simulation.checkers.book import Book, DamageReported, Fetched, FinalLog, ViolationError
+from tests.simulation.checkers.book import (
+    Book,
+    DamageReported,
+    Fetched,
+    FinalLog,
+    OutOfRange,
+    ViolationError,
+)
 from tests.simulation.checkers.history import Operation, Outcome, Poll
 from tests.simulation.process import Process
 from tests.simulation.sometimes import Sometimes
@@ -108,7 +115,7 @@ class RawReader:
         self, partition: int, result: PartitionFetched, batches: bytes, asked_at: float
     ) -> None:
         if result.error is not None:
-            self._take_error(partition, from_wire(result.error))
+            self._take_error(partition, from_wire(result.error), asked_at)
             return
         log = self.logs[partition]
         fetch_offset = self._next_offsets[partition]
@@ -148,7 +155,7 @@ class RawReader:
             batches = batches[header.size :]
         return records, offset
 
-    def _take_error(self, partition: int, error: BrokerError) -> None:
+    def _take_error(self, partition: int, error: BrokerError, asked_at: float) -> None:
         offset = self._next_offsets[partition]
         if isinstance(error, CorruptRecordError):
             assert error.next_offset is not None
@@ -160,11 +167,11 @@ class RawReader:
         elif isinstance(error, OffsetOutOfRangeError):
             assert error.log_start_offset is not None
             assert error.log_end_offset is not None
-            if offset < error.log_start_offset:
+            start, end = error.log_start_offset, error.log_end_offset
+            self._book.out_of_range(OutOfRange(self._name, partition, offset, start, end, asked_at))
+            if offset < start:
                 self._sometimes.reached("reader overtaken")
-            self._next_offsets[partition] = max(
-                error.log_start_offset, min(offset, error.log_end_offset)
-            )
+            self._next_offsets[partition] = max(start, min(offset, end))
         elif not isinstance(error, (RetriableError, LogOfflineError)):
             raise ViolationError("HonestStatus", f"{self._name} was told: {error!r}")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay
 from tests.simulation.checkers.book import (
     Acknowledged,
     Book,
@@ -11,6 +12,7 @@ from tests.simulation.checkers.book import (
     DamageReported,
     Fetched,
     FinalLog,
+    OutOfRange,
     ProducerRules,
     SentRecord,
     ViolationError,
@@ -142,6 +144,47 @@ def opened_after_a_clean_stop_at(end: int) -> Story:
     return tell
 
 
+def refused(offset: int, *, has_loss: bool = False) -> Story:
+    def tell(book: Book) -> None:
+        if has_loss:
+            book.forgotten({0: 0})
+        book.out_of_range(OutOfRange("r", 0, offset, 3, 9, 3.0))
+
+    return tell
+
+
+def deleted_then_start_at(start: int, *, asked: int | None = 5, is_told: bool = True) -> Story:
+    def tell(book: Book) -> None:
+        book.deleting(0, asked)
+        if is_told:
+            book.deleted(0, 5, 1.0)
+        book.fetched(fetched(log_start_offset=start, asked_at=3.0))
+
+    return tell
+
+
+def deleted_and_rotted(book: Book) -> None:
+    deleted_then_start_at(5)(book)
+    book.checkpoint_rotted(0)
+    book.fetched(fetched(log_start_offset=0, asked_at=3.0))
+
+
+def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
+    """Alter a setting from `1` to `2`, and then see it to be as it is said."""
+
+    def tell(book: Book) -> None:
+        book.settings_seen({"s": "1"}, 0.5)
+        book.altering({"s": "2"}, 1.0)
+        if is_told:
+            book.altered({"s": "2"}, 1.0)
+        if has_restart:
+            book.probed("broker_started", {})
+        for value in seen:
+            book.settings_seen({"s": value}, 3.0)
+
+    return tell
+
+
 def rotted(book: Book) -> None:
     book.rotted(DamageReported(0, 3, 5))
 
@@ -186,6 +229,16 @@ KEPT: list[tuple[Checker, Story]] = [
     ),
     (CleanStopKeeps(), opened_after_a_clean_stop_at(6)),
     (LogStartRises(), told(fetched(log_start_offset=3), fetched(log_start_offset=3))),
+    (Contiguous(), refused(2)),
+    (Contiguous(), refused(10, has_loss=True)),
+    (DeletedStays(has_retention=False), deleted_then_start_at(5)),
+    (DeletedStays(has_retention=False), deleted_then_start_at(0, is_told=False)),
+    (DeletedStays(has_retention=False), deleted_then_start_at(7, asked=None)),
+    (DeletedStays(has_retention=True), deleted_then_start_at(7)),
+    (DeletedStays(has_retention=False), deleted_and_rotted),
+    (SettingsStay(), altered("2", "2", is_told=True, has_restart=True)),
+    (SettingsStay(), altered("1", "1", is_told=False, has_restart=True)),
+    (SettingsStay(), altered("1", "2", is_told=False)),
     (DamageIsReal(), rotted_and_reported),
     (RotIsFound(), rotted_and_found),
 ]
@@ -213,6 +266,12 @@ BROKEN: list[tuple[Checker, Story]] = [
     (CleanStopKeeps(), opened_after_a_clean_stop_at(5)),
     (LogStartRises(), told(fetched(log_start_offset=3), fetched(log_start_offset=2))),
     (LogStartRises(), told(fetched(log_start_offset=10, high_watermark=9))),
+    (Contiguous(), refused(4)),
+    (Contiguous(), refused(10)),
+    (DeletedStays(has_retention=False), deleted_then_start_at(4)),
+    (DeletedStays(has_retention=False), deleted_then_start_at(6)),
+    (SettingsStay(), altered("1", is_told=True)),
+    (SettingsStay(), altered("1", "2", is_told=False, has_restart=True)),
     (DamageIsReal(), reported),
     (RotIsFound(), rotted_and_served),
     (HonestStatus(), probed(("log_status_changed", {"status": "offline"}))),

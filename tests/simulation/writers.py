@@ -12,6 +12,7 @@ from client.producer import Producer
 from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Acknowledged, Book, SentRecord, ViolationError
 from tests.simulation.checkers.history import Operation, Outcome, Send
+from tests.simulation.clock import EPOCH_MS
 from tests.simulation.plans import ProducerPlan
 from tests.simulation.process import Process
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S, with_connection
@@ -40,7 +41,6 @@ from wire.rpc import Outcome as RpcOutcome
 from wire.rpc import RpcConnection
 
 _ACK_TIMEOUT_MS = 1000
-_TIMESTAMP_MS = 1_700_000_000_000
 _RESENT_MAX = 5
 """As many batches of a producer a broker remembers."""
 _ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
@@ -295,7 +295,7 @@ class _Batch:
         return bytes(
             encode_batch(
                 Columns(len(self.records), values=[record.value for record in self.records]),
-                first_timestamp_ms=_TIMESTAMP_MS,
+                first_timestamp_ms=EPOCH_MS + int(self.asked_at * 1000),
                 codec=CODEC_NAMES[plan.compression],
                 producer_id=producer_id,
                 base_sequence=self.base_sequence,

@@ -72,6 +72,17 @@ class Fetched(msgspec.Struct, frozen=True):
     asked_at: float
 
 
+class OutOfRange(msgspec.Struct, frozen=True):
+    """A reader was told that there is nothing where it wanted to read."""
+
+    reader: str
+    partition: int
+    offset: int
+    log_start_offset: int
+    log_end_offset: int
+    asked_at: float
+
+
 class DamageReported(msgspec.Struct, frozen=True):
     """Somebody says that stored records are damaged."""
 
@@ -118,11 +129,32 @@ class Checker:
     def fetched(self, fetched: Fetched) -> None:
         """A reader got a reply."""
 
+    def out_of_range(self, refusal: OutOfRange) -> None:
+        """A reader was told the bounds of a log, and that it is outside of them."""
+
+    def deleting(self, partition: int, before_offset: int | None) -> None:
+        """Records below an offset are to be deleted; `None` means all there are."""
+
+    def deleted(self, partition: int, before_offset: int) -> None:
+        """Somebody was told that records below an offset are deleted."""
+
+    def altering(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """Settings of the topic are to be altered."""
+
+    def altered(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """Somebody was told that settings are altered, as asked for then."""
+
+    def settings_seen(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """Somebody was told all settings of the topic."""
+
     def damage_reported(self, damage: DamageReported) -> None:
         """A broker or a reader found damage."""
 
     def rotted(self, damage: DamageReported) -> None:
         """The world damaged these records on the disk."""
+
+    def checkpoint_rotted(self, partition: int) -> None:
+        """The world damaged what a broker has noted of a log apart from the log."""
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """What lay at or above these offsets, by partition, may be lost, and given again."""
@@ -177,6 +209,40 @@ class Book:
         for checker in self.checkers:
             checker.fetched(fetched)
 
+    def out_of_range(self, refusal: OutOfRange) -> None:
+        """See `Checker.out_of_range`; a reply from before a loss may be about what is lost."""
+        if refusal.asked_at <= self._forgotten_at:
+            return
+        for checker in self.checkers:
+            checker.out_of_range(refusal)
+
+    def deleting(self, partition: int, before_offset: int | None) -> None:
+        """See `Checker.deleting`."""
+        for checker in self.checkers:
+            checker.deleting(partition, before_offset)
+
+    def deleted(self, partition: int, before_offset: int, asked_at: float) -> None:
+        """See `Checker.deleted`; where the end was lost meanwhile, nobody knows what it was."""
+        if asked_at <= self._forgotten_at:
+            return
+        for checker in self.checkers:
+            checker.deleted(partition, before_offset)
+
+    def altering(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """See `Checker.altering`."""
+        for checker in self.checkers:
+            checker.altering(settings, asked_at)
+
+    def altered(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """See `Checker.altered`."""
+        for checker in self.checkers:
+            checker.altered(settings, asked_at)
+
+    def settings_seen(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """See `Checker.settings_seen`."""
+        for checker in self.checkers:
+            checker.settings_seen(settings, asked_at)
+
     def damage_reported(self, damage: DamageReported) -> None:
         """See `Checker.damage_reported`."""
         for checker in self.checkers:
@@ -186,6 +252,11 @@ class Book:
         """See `Checker.rotted`."""
         for checker in self.checkers:
             checker.rotted(damage)
+
+    def checkpoint_rotted(self, partition: int) -> None:
+        """See `Checker.checkpoint_rotted`."""
+        for checker in self.checkers:
+            checker.checkpoint_rotted(partition)
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker.forgotten`."""

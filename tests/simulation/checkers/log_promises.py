@@ -9,6 +9,7 @@ from tests.simulation.checkers.book import (
     DamageReported,
     Fetched,
     FinalLog,
+    OutOfRange,
     Place,
     ProducerRules,
     SentRecord,
@@ -215,7 +216,29 @@ class ProducerOrder(Checker):
 
 @final
 class Contiguous(Checker):
-    """A reader gets every offset: nothing is skipped but damage and what the log start passed."""
+    """A reader gets every offset: nothing is skipped but damage and what the log start passed.
+
+    A reader that is told that its offset is out of range was indeed below the log start, or above
+    an end that was lost, as it may be.
+    """
+
+    def __init__(self) -> None:
+        """Know of no loss."""
+        self._lossy: set[int] = set()
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        self._lossy.update(ends)
+
+    def out_of_range(self, refusal: OutOfRange) -> None:
+        """See `Checker`."""
+        is_below = refusal.offset < refusal.log_start_offset
+        is_above = refusal.offset > refusal.log_end_offset
+        if not is_below and not (is_above and refusal.partition in self._lossy):
+            self.fail(
+                f"{refusal.reader} was refused {(refusal.partition, refusal.offset)}, and the log"
+                f" goes from {refusal.log_start_offset} to {refusal.log_end_offset}"
+            )
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""

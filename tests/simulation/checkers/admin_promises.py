@@ -1,0 +1,125 @@
+"""What a broker promises to those who administrate it.
+
+Who is told nothing knows nothing: the change may have happened, or happen later, as long as the
+broker runs that it was asked of. After the next start it has happened or it never will.
+"""
+
+from collections.abc import Mapping
+from math import inf
+from typing import NamedTuple, final
+
+from tests.simulation.checkers.book import Checker, Fetched, FinalLog
+
+
+@final
+class DeletedStays(Checker):
+    """What was deleted stays deleted, and nothing else goes.
+
+    Definition: whoever asks after a deletion was acknowledged finds the log start at its end or
+    above it, across crashes. Where there is no retention, the log start is never above the end of
+    all deletions that were asked for. A checkpoint that has rotted is excused: nothing else says
+    where in a segment the log began.
+    """
+
+    def __init__(self, *, has_retention: bool) -> None:
+        """Know whether anything may be deleted unasked."""
+        self._has_retention = has_retention
+        self._asked_ends: dict[int, float] = {}
+        self._ends: dict[int, list[tuple[float, int]]] = {}
+        """By partition: when deletions were acknowledged, and up to where; both rise."""
+
+    def deleting(self, partition: int, before_offset: int | None) -> None:
+        """See `Checker`."""
+        end = inf if before_offset is None else before_offset
+        self._asked_ends[partition] = max(end, self._asked_ends.get(partition, 0))
+
+    def deleted(self, partition: int, before_offset: int) -> None:
+        """See `Checker`."""
+        ends = self._ends.setdefault(partition, [])
+        if not ends or before_offset > ends[-1][1]:
+            ends.append((self.now(), before_offset))
+
+    def checkpoint_rotted(self, partition: int) -> None:
+        """See `Checker`."""
+        self._ends.pop(partition, None)
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        self._check(fetched.partition, fetched.log_start_offset, fetched.asked_at)
+
+    def ended(self, logs: Mapping[int, FinalLog]) -> None:
+        """See `Checker`."""
+        for partition, log in logs.items():
+            self._check(partition, log.log_start_offset, inf)
+
+    def _check(self, partition: int, log_start_offset: int, asked_at: float) -> None:
+        for at, end in reversed(self._ends.get(partition, ())):
+            if at < asked_at:
+                if log_start_offset < end:
+                    self.fail(
+                        f"partition {partition} was deleted up to {end}, and starts at"
+                        f" {log_start_offset}"
+                    )
+                break
+        asked_end = self._asked_ends.get(partition, 0)
+        if not self._has_retention and log_start_offset > asked_end:
+            self.fail(
+                f"partition {partition} starts at {log_start_offset}, and nobody asked for more"
+                f" than {asked_end} to be deleted"
+            )
+
+
+class _Alteration(NamedTuple):
+    value: str
+    asked_at: float
+
+
+@final
+class SettingsStay(Checker):
+    """A setting has the value that was acknowledged last, across crashes.
+
+    Definition: whoever asks for a setting is told the value that was acknowledged or seen last, or
+    one that was asked for since then. What was asked for before the start of a broker counts no
+    more once a later value was acknowledged or seen behind that start.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing; what is seen first is right."""
+        self._values: dict[str, str] = {}
+        self._asked: dict[str, list[_Alteration]] = {}
+        self._started_at = 0.0
+
+    def altering(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """See `Checker`."""
+        for name, value in settings.items():
+            self._asked.setdefault(name, []).append(_Alteration(value, asked_at))
+
+    def altered(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """See `Checker`."""
+        for name, value in settings.items():
+            self._settle(name, value, asked_at)
+
+    def settings_seen(self, settings: Mapping[str, str], asked_at: float) -> None:
+        """See `Checker`."""
+        for name, value in settings.items():
+            known = self._values.setdefault(name, value)
+            asked = [alteration.value for alteration in self._asked.get(name, ())]
+            if value != known and value not in asked:
+                self.fail(f"{name} is {value}, and was {known}; asked for was {asked}")
+            self._settle(name, value, asked_at)
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """See `Checker`."""
+        del fields
+        if event == "broker_started":
+            self._started_at = self.now()
+
+    def _settle(self, name: str, value: str, asked_at: float) -> None:
+        """Take `value` for the one in force after `asked_at`."""
+        self._values[name] = value
+        if asked_at > self._started_at:
+            self._asked[name] = [
+                alteration
+                for alteration in self._asked.get(name, ())
+                if alteration.asked_at > self._started_at
+            ]
