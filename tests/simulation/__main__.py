@@ -7,15 +7,24 @@ python -m tests.simulation mutants [NAME ...]         how soon planted bugs are 
 """
 
 import argparse
+import os
 import sys
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 from tests.simulation.mutants import MUTANTS, find_mutant
+from tests.simulation.mutation import (
+    SEEDS_MAX,
+    Trial,
+    score,
+    table_head,
+    table_row,
+    try_mutants,
+)
 from tests.simulation.planned_life import LifeReport, live
-from tests.simulation.plans import draw_plan, load_plan
-from tests.simulation.shrink import shrink
+from tests.simulation.plans import draw_plan, load_plan, to_json
+from tests.simulation.shrink import ShrinkBudget
 from tests.simulation.sometimes import PROBES
 from tests.simulation.swarm import (
     LIVES_FOR_ALL_PROBES,
@@ -23,12 +32,9 @@ from tests.simulation.swarm import (
     SwarmReport,
     SwarmSize,
     keep_failure,
-    live_plan,
 )
 
-_MUTANT_SEEDS = 200
-_MUTANT_SECONDS = 20.0
-_MUTANT_FAULTS_MAX = 5
+_MUTANT_BUDGET = ShrinkBudget(lives=300, wall_s=60.0)
 
 
 def main() -> int:
@@ -55,11 +61,17 @@ def _parse() -> argparse.Namespace:
     swarm.add_argument("--budget", type=float, help="real minutes")
     mutants = commands.add_parser("mutants", help="plant bugs and see how soon they are caught")
     mutants.add_argument("names", nargs="*", metavar="NAME")
-    mutants.add_argument("--seeds", type=int, default=_MUTANT_SEEDS)
+    mutants.add_argument("--seeds", type=int, default=SEEDS_MAX)
     mutants.add_argument("--no-shrink", action="store_true")
+    mutants.add_argument("--plans", type=Path, help="a directory for the plans that are left")
+    mutants.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     if arguments.command == "sim" and (arguments.seed is None) == (arguments.plan is None):
         parser.error("give either a seed or --plan FILE")
+    if arguments.command == "mutants":
+        unknown = set(arguments.names) - {mutant.name for mutant in MUTANTS}
+        if unknown:
+            parser.error(f"no planted bug is called {', '.join(sorted(unknown))}")
     return arguments
 
 
@@ -133,29 +145,23 @@ def _describe(report: SwarmReport) -> str:
 
 def _mutants(arguments: argparse.Namespace) -> int:
     names = arguments.names or [mutant.name for mutant in MUTANTS]
-    missed: list[str] = []
-    _say("| planted bug | seeds until caught | caught by | faults left | what is wrong |")
-    _say("|---|---|---|---|---|")
-    for name in names:
-        size = SwarmSize(seeds=arguments.seeds, seconds=_MUTANT_SECONDS)
-        report = Swarm(size, mutant=name, on_life=lambda _: None).run()
-        failure = report.failure
-        about = find_mutant(name).about
-        if failure is None:
-            missed.append(name)
-            _say(f"| {name} | **not in {arguments.seeds}** | | | {about} |")
-            continue
-        fault_count = "-"
-        if not arguments.no_shrink:
-            shrunk = shrink(failure, partial(live_plan, mutant=name)).report
-            fault_count = str(len(shrunk.plan.faults))
-            if len(shrunk.plan.faults) > _MUTANT_FAULTS_MAX:
-                missed.append(name)
-        seed_count = int(failure.plan.seed) + 1
-        _say(f"| {name} | {seed_count} | {failure.checker} | {fault_count} | {about} |")
-    if missed:
-        _say(f"not good enough: {', '.join(missed)}")
-    return 1 if missed else 0
+    began_at = perf_counter()
+    budget = None if arguments.no_shrink else _MUTANT_BUDGET
+    trials: list[Trial] = []
+    _say(table_head())
+    for trial in try_mutants(
+        names, seeds_max=arguments.seeds, budget=budget, workers=arguments.workers
+    ):
+        trials.append(trial)
+        _say(table_row(trial))
+        if arguments.plans is not None and trial.shrunk is not None:
+            arguments.plans.mkdir(exist_ok=True)
+            path = arguments.plans / f"{trial.name}.json"
+            path.write_text(to_json(trial.shrunk.plan), encoding="utf-8")
+    lives = sum(trial.seed_count + trial.shrink_count for trial in trials)
+    _say(f"\n{score(trials, seeds_max=arguments.seeds)}")
+    _say(f"{lives} lives in {perf_counter() - began_at:.0f} s")
+    return 0 if all(trial.is_good for trial in trials) else 1
 
 
 if __name__ == "__main__":

@@ -181,7 +181,11 @@ def live(
     except DeadlockError as error:
         checker, problem = "Liveness", str(error)
     except Exception as error:  # noqa: BLE001  (a defect of whatever raised it)
-        checker, problem = type(error).__name__, "".join(format_exception(error)[-6:])
+        violations = _violations_in(error)
+        if violations:  # Several tasks objected at once.
+            checker, problem = violations[0].checker, str(violations[0])
+        else:
+            checker, problem = type(error).__name__, "".join(format_exception(error)[-6:])
     life = lives[0]
     return LifeReport(
         plan=plan,
@@ -197,3 +201,10 @@ def live(
         simulated_s=simulation.clock.now,
         fingerprint=simulation.trace.fingerprint(),
     )
+
+
+def _violations_in(error: BaseException) -> list[ViolationError]:
+    if isinstance(error, ViolationError):
+        return [error]
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return [violation for each in inner for violation in _violations_in(each)]

@@ -1,13 +1,16 @@
 """Making the plan of a failure small.
 
-Drops what is not needed: faults behind the failure, then as many of the others as possible, then
-clients, then settings. A smaller plan counts if the same checker objects, also if it does so with
-other dice: what is left of a life may need them.
+Drops what is not needed: faults behind the failure and long before it, then as many of the others
+as possible, then time in which nothing happens, clients and settings. A smaller plan counts if
+the same checker objects. Its dice are those of the life that failed, at first; when too many
+faults are left, other dice are thrown too, for what is left of a life may need some luck.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
+from time import perf_counter
 from typing import final
 
 import msgspec
@@ -17,8 +20,23 @@ from tests.simulation.plans import Fault, NetworkPlan, Plan
 
 Run = Callable[[Plan], LifeReport]
 
-_SIBLINGS = ("", " again")
+_THROWS = (1, 3, 8)
+"""How many lives a plan gets to fail in, in each round."""
+_LAST_FAULTS = (0, 1, 2, 3, 5, 8)
+_FEW_FAULTS = 3
+"""So few need no further round."""
 _CALM = NetworkPlan(delay_mean_s=0.0005, loss=0.0, split=0.0, reset=0.0)
+_GAP_MAX_S = 1.0
+_AFTERMATH_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkBudget:
+    """When to be content with what was reached."""
+
+    lives: int = 200
+    wall_s: float = 120.0
+    """In real seconds; the life under way then is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +50,62 @@ class Shrunk:
 
 @final
 class _Shrinking:
-    def __init__(self, report: LifeReport, run: Run, runs_max: int) -> None:
+    def __init__(self, report: LifeReport, run: Run, budget: ShrinkBudget) -> None:
         self.best = report
         self.run_count = 0
+        self.throws = 1
+        self._seed = report.plan.seed
         self._run = run
-        self._runs_max = runs_max
+        self._budget = budget
+        self._ends_at = perf_counter() + budget.wall_s
 
     def is_tired(self) -> bool:
-        return self.run_count >= self._runs_max
+        return self.run_count >= self._budget.lives or perf_counter() >= self._ends_at
 
     def accept(self, plan: Plan) -> bool:
         """Take `plan` for the best one if it fails in the same way."""
-        for sibling in _SIBLINGS:
+        for throw in range(self.throws):
             if self.is_tired():
                 return False
             self.run_count += 1
-            candidate = msgspec.structs.replace(plan, seed=plan.seed + sibling)
-            report = self._run(candidate)
+            seed = plan.seed if throw == 0 else f"{self._seed} again {self.run_count}"
+            report = self._run(msgspec.structs.replace(plan, seed=seed))
             if report.checker == self.best.checker:
                 self.best = report
                 return True
         return False
 
+    def drop_the_unreached(self) -> None:
+        """Drop the faults that had not come when the checker objected."""
+        plan, ended_at = self.best.plan, self.best.simulated_s
+        reached = [fault for fault in plan.faults if fault.at <= ended_at]
+        seconds = min(plan.seconds, ended_at + 1.0)
+        smaller = msgspec.structs.replace(plan, faults=reached, seconds=seconds)
+        if smaller != plan:
+            self.accept(smaller)
+
+    def keep_the_last(self) -> None:
+        """Try whether the last few faults suffice."""
+        plan = self.best.plan
+        for count in _LAST_FAULTS:
+            start = len(plan.faults) - count
+            if start <= 0 or self.accept(_with_faults(plan, plan.faults[start:])):
+                return
+
     def drop_faults(self) -> None:
         """Drop pieces of the faults, large ones first, as long as any can go."""
         size = len(self.best.plan.faults)
         while size and not self.is_tired():
-            start = 0
+            start, has_dropped = 0, False
             while start < len(self.best.plan.faults) and not self.is_tired():
                 faults = self.best.plan.faults
                 left = [*faults[:start], *faults[start + size :]]
-                if not self.accept(_with_faults(self.best.plan, left)):
+                if self.accept(_with_faults(self.best.plan, left)):
+                    has_dropped = True
+                else:
                     start += size
-            size //= 2
+            if not has_dropped or size > 1:
+                size //= 2
 
     def simplify(self) -> None:
         """Try what makes the life simpler besides."""
@@ -74,30 +115,44 @@ class _Shrinking:
                 self.accept(plan)
 
 
-def shrink(report: LifeReport, run: Run, *, runs_max: int = 150) -> Shrunk:
+def shrink(report: LifeReport, run: Run, budget: ShrinkBudget | None = None) -> Shrunk:
     """Return a smaller plan that fails in the same way as `report`, or the same one."""
     assert report.checker is not None, "only a failure can be made small"
-    shrinking = _Shrinking(report, run, runs_max)
-    plan = report.plan
-    reached = [fault for fault in plan.faults if fault.at <= report.simulated_s]
-    seconds = min(plan.seconds, report.simulated_s + 1.0)
-    shrinking.accept(msgspec.structs.replace(plan, faults=reached, seconds=seconds))
-    shrinking.drop_faults()
-    shrinking.simplify()
+    shrinking = _Shrinking(report, run, budget or ShrinkBudget())
+    shrinking.drop_the_unreached()
+    shrinking.keep_the_last()
+    for throws in _THROWS:
+        shrinking.throws = throws
+        shrinking.drop_faults()
+        shrinking.simplify()
+        shrinking.drop_the_unreached()
+        if len(shrinking.best.plan.faults) <= _FEW_FAULTS:
+            break
     return Shrunk(shrinking.best, shrinking.run_count)
 
 
 def _simplifications() -> Iterator[Callable[[Plan], Plan]]:
     replace = msgspec.structs.replace
+    yield _without_idle_time
     yield lambda plan: replace(plan, network=_CALM)
     yield lambda plan: replace(plan, buggify_rate=0.0)
     yield lambda plan: replace(plan, library_consumer_count=0)
     yield lambda plan: replace(plan, partition_count=1)
     for number in range(3):
         yield partial(_with_one_producer, number)
-    yield lambda plan: replace(
-        plan, seconds=max([fault.at + fault.duration for fault in plan.faults], default=0.0) + 3.0
-    )
+
+
+def _without_idle_time(plan: Plan) -> Plan:
+    """Let faults follow each other closely, and end soon after the last one."""
+    if not plan.faults:
+        return msgspec.structs.replace(plan, seconds=min(plan.seconds, _AFTERMATH_S))
+    at = min(plan.faults[0].at, _GAP_MAX_S)
+    moved = [msgspec.structs.replace(plan.faults[0], at=at)]
+    for before, fault in pairwise(plan.faults):
+        at += min(fault.at - before.at, _GAP_MAX_S)
+        moved.append(msgspec.structs.replace(fault, at=at))
+    end = max(fault.at + fault.duration for fault in moved) + _AFTERMATH_S
+    return msgspec.structs.replace(plan, faults=moved, seconds=min(plan.seconds, end))
 
 
 def _with_faults(plan: Plan, faults: list[Fault]) -> Plan:

@@ -3,16 +3,16 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
-from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import final
 
+from tests.simulation.children import workers
 from tests.simulation.mutants import find_mutant
 from tests.simulation.planned_life import LifeReport, live
 from tests.simulation.plans import Plan, draw_plan, to_json
@@ -89,9 +89,7 @@ class Swarm:
         began_at = perf_counter()
         size = self._size
         seeds: Iterator[int] = islice(count(size.first), size.seeds)
-        # Forked children would inherit whatever threads and locks a test runner has.
-        context = get_context("spawn")
-        with ProcessPoolExecutor(size.workers, mp_context=context) as pool:
+        with workers(size.workers) as pool:
             under_way: dict[Future[LifeReport], int] = {}
             while True:
                 is_late = size.budget_s is not None and perf_counter() - began_at > size.budget_s

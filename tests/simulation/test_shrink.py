@@ -4,7 +4,7 @@ import msgspec
 
 from tests.simulation.planned_life import LifeReport
 from tests.simulation.plans import Plan, draw_plan
-from tests.simulation.shrink import shrink
+from tests.simulation.shrink import ShrinkBudget, shrink
 
 
 def pretended_life(plan: Plan) -> LifeReport:
@@ -43,7 +43,7 @@ def test_what_does_not_matter_besides_is_made_simple() -> None:
 
 
 def test_shrinking_ends_after_so_many_lives() -> None:
-    shrunk = shrink(pretended_life(failing_plan()), pretended_life, runs_max=3)
+    shrunk = shrink(pretended_life(failing_plan()), pretended_life, ShrinkBudget(lives=3))
 
     assert shrunk.run_count <= 3
     assert shrunk.report.checker == "Pretended"

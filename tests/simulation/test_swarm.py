@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, Mutant, find_mutant
+from tests.simulation.mutant import Mutant
+from tests.simulation.mutants import MUTANTS, find_mutant
 from tests.simulation.plans import draw_plan
 from tests.simulation.swarm import Swarm, SwarmSize, live_plan
 

@@ -1,0 +1,154 @@
+"""How soon planted bugs are caught, and how small what caught them can be made.
+
+Every trial of a planted bug has a process of its own, and so has the proof that the plan which
+is left replays: nothing that a bug leaves behind in a process can take part.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+
+import msgspec
+
+from tests.simulation.checkers.book import Checker
+from tests.simulation.children import in_fresh_process
+from tests.simulation.mutants import find_mutant
+from tests.simulation.planned_life import LifeReport
+from tests.simulation.plans import draw_plan
+from tests.simulation.shrink import ShrinkBudget, shrink
+from tests.simulation.swarm import live_plan
+
+SEEDS_MAX = 200
+"""A planted bug that survives so many lives is not caught."""
+LIFE_S = 20.0
+"""How long the faults of each life go on."""
+FAULTS_MAX = 5
+"""A failure with more faults is not understood yet."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What came of one planted bug."""
+
+    name: str
+    seed_count: int
+    """Lives until it was caught, the one that caught it included; all of them if none did."""
+    failure: LifeReport | None
+    """The first life in which a checker objected, `None` when it was not caught."""
+    shrunk: LifeReport | None
+    """The same made small; `None` if not asked for."""
+    shrink_count: int
+    """How many lives that took."""
+    others: dict[str, int]
+    """Lives before it that ended in an error of no checker, by its name: they do not count."""
+    wall_s: float
+    complaint: str = ""
+    """Why it does not count as caught, empty when it does."""
+
+    @property
+    def fault_count(self) -> int | None:
+        """How many faults are left in the plan that was made small."""
+        return None if self.shrunk is None else len(self.shrunk.plan.faults)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was caught in time, by a checker, and made small if that was asked for."""
+        return not self.complaint
+
+
+def is_objection(report: LifeReport) -> bool:
+    """Return whether a promise was found broken: by a checker, not by an accident of the code."""
+    name = (report.checker or "").partition(".")[0]
+    return name in {"History", "Liveness", "EventBudget", *_names_of_checkers()}
+
+
+def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Trial:
+    """Plant one bug in life after life until a checker objects; make that life small."""
+    began_at = perf_counter()
+    others: dict[str, int] = {}
+    for seed in range(seeds_max):
+        report = live_plan(draw_plan(seed, LIFE_S), name)
+        if report.checker is None:
+            continue
+        if not is_objection(report):
+            others[report.checker] = others.get(report.checker, 0) + 1
+            continue
+        shrunk, shrink_count = None, 0
+        if budget is not None:
+            result = shrink(report, partial(live_plan, mutant=name), budget)
+            shrunk, shrink_count = result.report, result.run_count
+        wall_s = perf_counter() - began_at
+        return Trial(name, seed + 1, report, shrunk, shrink_count, others, wall_s)
+    wall_s = perf_counter() - began_at
+    return Trial(name, seeds_max, None, None, 0, others, wall_s, f"not in {seeds_max} seeds")
+
+
+def complaint_about(trial: Trial) -> str:
+    """Return what a second look at a trial finds wrong, empty when all is well.
+
+    The plan that is left must fail again, event by event, and no plan may fail without the bug.
+    """
+    if trial.failure is None:
+        return trial.complaint
+    for report in (trial.failure, trial.shrunk):
+        if report is not None:
+            clean = live_plan(report.plan)
+            if clean.checker is not None:
+                return f"{clean.checker} objects without the bug as well"
+    last = trial.shrunk or trial.failure
+    again = live_plan(last.plan, trial.name)
+    if again.checker != last.checker:
+        return f"does not replay: {again.checker} instead of {last.checker}"
+    if again.fingerprint != last.fingerprint:
+        return "does not replay event by event"
+    if trial.fault_count is not None and trial.fault_count > FAULTS_MAX:
+        return f"more than {FAULTS_MAX} faults are left"
+    return ""
+
+
+def try_mutants(
+    names: Sequence[str], *, seeds_max: int, budget: ShrinkBudget | None, workers: int
+) -> Iterator[Trial]:
+    """Yield the trials of these bugs in their order, so many at a time."""
+
+    def try_one(name: str) -> Trial:
+        trial = in_fresh_process(partial(try_mutant, name, seeds_max=seeds_max, budget=budget))
+        complaint = in_fresh_process(partial(complaint_about, trial))
+        return msgspec.structs.replace(trial, complaint=complaint)
+
+    with ThreadPoolExecutor(workers) as threads:
+        yield from threads.map(try_one, names)
+
+
+def table_head() -> str:
+    """Return the first two lines of the table."""
+    return (
+        "| planted bug | seeds until caught | caught by | faults left | what is wrong |\n"
+        "|---|---|---|---|---|"
+    )
+
+
+def table_row(trial: Trial) -> str:
+    """Return the line of one trial."""
+    about = find_mutant(trial.name).about
+    if trial.failure is None:
+        others = "".join(f"; {count} times {name}" for name, count in trial.others.items())
+        return f"| {trial.name} | **{trial.complaint}**{others} | | | {about} |"
+    faults = "-" if trial.fault_count is None else str(trial.fault_count)
+    doubt = f" **{trial.complaint}**" if trial.complaint else ""
+    caught_by = trial.failure.checker
+    return f"| {trial.name} | {trial.seed_count} | {caught_by} | {faults}{doubt} | {about} |"
+
+
+def score(trials: Sequence[Trial], *, seeds_max: int) -> str:
+    """Return the last line: how many were caught, and whether all are small."""
+    good_count = sum(trial.is_good for trial in trials)
+    text = f"{good_count} of {len(trials)} caught within {seeds_max} seeds"
+    if any(trial.shrunk is None for trial in trials if trial.is_good):
+        return text
+    how = ", all shrunk" if good_count == len(trials) else " and shrunk"
+    return f"{text}{how} to five faults or fewer"
+
+
+def _names_of_checkers() -> set[str]:
+    return {checker.__name__ for checker in Checker.__subclasses__()}

@@ -1,0 +1,168 @@
+"""Bugs to be planted in the broker: what is acknowledged, what is read, and the catalog."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from typing import Any, Final
+
+import broker.handlers.produce
+import broker.partition
+from broker.flusher import Flusher
+from broker.handlers.fetch import FetchHandler, Found
+from broker.handlers.produce import PendingProduce, ProduceHandler
+from broker.partition import AckWaiter, Partition
+from coordinator.catalog import Catalog, ProducerIdsTaken, Record
+from coordinator.local import LocalMetadata
+from isr.leader import PartitionLeader
+from logstore.log import Appended, PartitionLog
+from logstore.slice import LogSlice
+from tests.simulation.mutant import Mutant
+from wire.fetch import PartitionFetch
+from wire.produce import AckLevel, Acks, PartitionAppended
+
+_read = PartitionLog.read
+
+
+def _read_uncommitted(
+    self: PartitionLog, offset: int, *, bytes_max: int, high_watermark: int
+) -> LogSlice | None:
+    del high_watermark
+    return _read(self, offset, bytes_max=bytes_max, high_watermark=self.log_end_offset)
+
+
+_look = FetchHandler._look
+
+
+def _look_at_the_end(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max)
+    if found.partition is not None:
+        found.high_watermark = found.partition.log.log_end_offset
+    return found
+
+
+_expect = PendingProduce.expect
+
+
+def _expect_one_later(
+    self: PendingProduce, index: int, base_offset: int, log_start_offset: int
+) -> None:
+    _expect(self, index, base_offset + 1, log_start_offset)
+
+
+_wait_for_ack = Partition.wait_for_ack
+
+
+def _wait_for_one_less(
+    self: Partition, acks: Acks, offset: int, waiter: AckWaiter, index: int
+) -> None:
+    _wait_for_ack(self, acks, offset - 1, waiter, index)
+
+
+def _say_durable(*_: object) -> AckLevel:
+    return AckLevel.DURABLE
+
+
+_settle_or_wait = ProduceHandler._settle_or_wait
+
+
+def _settle_duplicates(
+    partition: Partition, appended: Appended, acks: Acks, pending: PendingProduce, index: int
+) -> None:
+    if appended.is_duplicate:
+        pending.settle(index, PartitionAppended(appended.base_offset, AckLevel.DURABLE, 0))
+    else:
+        _settle_or_wait(partition, appended, acks, pending, index)
+
+
+_request = Flusher.request
+
+
+def _request_unless_flushing(self: Flusher, partition: Partition) -> None:
+    if not partition.is_flushing:
+        _request(self, partition)
+
+
+_lead = PartitionLeader.__init__
+
+
+def _lead_from_zero(self: PartitionLeader, **facts: Any) -> None:  # noqa: ANN401  (passed on)
+    facts |= {"log_end_offset": 0, "durable_end_offset": 0}
+    _lead(self, **facts)
+
+
+_apply = Catalog.apply
+
+
+def _apply_but_producer_ids(self: Catalog, record: Record) -> None:
+    if not isinstance(record, ProducerIdsTaken):
+        _apply(self, record)
+
+
+async def _flush_later(_: LocalMetadata) -> None:
+    """Skip what should be done."""
+
+
+async def _do_not_wait(_: Flusher) -> None:
+    """Skip what should be done."""
+
+
+MUTANTS: Final = (
+    Mutant(
+        "read-uncommitted",
+        "fetches read beyond the high watermark",
+        (PartitionLog, "read", _read_uncommitted),
+    ),
+    Mutant(
+        "committed-is-appended",
+        "fetches read, and announce, what is only appended",
+        (PartitionLog, "read", _read_uncommitted),
+        (FetchHandler, "_look", _look_at_the_end),
+    ),
+    Mutant(
+        "wrong-receipt",
+        "a reply that had to wait names the offset behind the right one",
+        (PendingProduce, "expect", _expect_one_later),
+    ),
+    Mutant(
+        "ack-one-early",
+        "a batch is acknowledged when all but its last record is durable",
+        (Partition, "wait_for_ack", _wait_for_one_less),
+    ),
+    Mutant(
+        "level-lies",
+        "what is in memory is acknowledged as if it were on disk",
+        (broker.partition, "ack_level", _say_durable),
+        (broker.handlers.produce, "ack_level", _say_durable),
+    ),
+    Mutant(
+        "duplicate-acked-early",
+        "a batch that is sent again is acknowledged before the first copy is durable",
+        (ProduceHandler, "_settle_or_wait", staticmethod(_settle_duplicates)),
+    ),
+    Mutant(
+        "flush-not-repeated",
+        "what is appended while a flush runs gets no flush of its own",
+        (Flusher, "request", _request_unless_flushing),
+    ),
+    Mutant(
+        "high-watermark-forgotten",
+        "after a start nothing counts as committed before the next append",
+        (PartitionLeader, "__init__", _lead_from_zero),
+    ),
+    Mutant(
+        "producer-ids-reused",
+        "the catalog does not keep which producer ids are taken",
+        (Catalog, "apply", _apply_but_producer_ids),
+    ),
+    Mutant(
+        "catalog-not-flushed",
+        "changes of the catalog are answered before they are on disk",
+        (LocalMetadata, "_flush", _flush_later),
+    ),
+    Mutant(
+        "stop-without-flush",
+        "a clean stop does not wait for its flushes",
+        (Flusher, "wait_idle", _do_not_wait),
+    ),
+)
+"""Planted bugs of the broker."""

@@ -1,0 +1,84 @@
+"""Bugs to be planted in the client: what it sends again, what it says, and what it leaves out."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from typing import Final
+
+from client.partition_queue import PartitionQueue
+from client.producer_batch import ProducerBatch
+from client.subscription import PartitionState, Subscription
+from tests.simulation.mutant import Mutant
+from wire.produce import AckLevel
+from wire.record_batch import restamp_producer
+
+_insert_unsent = PartitionQueue._insert_unsent
+
+
+def _insert_as_new(self: PartitionQueue, batch: ProducerBatch) -> None:
+    if batch.has_sequence and self.identity is not None:
+        batch.base_sequence = self._next_sequence
+        self._next_sequence += batch.record_count
+        restamp_producer(
+            batch.encoded,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+    _insert_unsent(self, batch)
+
+
+_fail = PartitionQueue._fail
+
+
+def _fail_without_doubt(self: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
+    batch.is_ambiguous = False
+    _fail(self, batch, error)
+
+
+_settle = ProducerBatch.settle
+
+
+def _settle_as_done(
+    self: ProducerBatch,
+    failure: Exception | None,
+    base_offset: int | None,
+    ack_level: AckLevel | None,
+) -> None:
+    del failure
+    _settle(self, None, base_offset, ack_level)
+
+
+_refused = Subscription._refused
+
+
+def _refused_and_skipped(
+    self: Subscription, state: PartitionState, error: Exception, now: float
+) -> None:
+    state.fetch_offset += 1
+    _refused(self, state, error, now)
+
+
+MUTANTS: Final = (
+    Mutant(
+        "retry-as-new",
+        "a batch that is sent again gets a new sequence",
+        (PartitionQueue, "_insert_unsent", _insert_as_new),
+    ),
+    Mutant(
+        "sequence-of-doubtful-reused",
+        "the sequence of a batch that may be in the log is given to the next one",
+        (PartitionQueue, "_fail", _fail_without_doubt),
+    ),
+    Mutant(
+        "receipt-for-failed",
+        "a batch that failed gets a receipt",
+        (ProducerBatch, "settle", _settle_as_done),
+    ),
+    Mutant(
+        "skip-after-reconnect",
+        "a consumer leaves out a record after a fetch that failed",
+        (Subscription, "_refused", _refused_and_skipped),
+    ),
+)
+"""Planted bugs of the client."""
