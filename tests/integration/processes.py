@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -97,14 +97,19 @@ class BrokerProcess:
 
 @asynccontextmanager
 async def serving(
-    data_dir: Path, *options: str, listen: str = "127.0.0.1:0", limits: str = ""
+    data_dir: Path,
+    *options: str,
+    listen: str = "127.0.0.1:0",
+    limits: str = "",
+    program: Sequence[str] = TIDELOG,
 ) -> AsyncGenerator[BrokerProcess, None]:
     """Run a broker until the block ends, at the latest; then kill it.
 
-    `limits` are those of the shell's `ulimit`, for what the process may use.
+    `limits` are those of the shell's `ulimit`, for what the process may use. `program` may be one
+    that breaks a promise, to see whether that is found.
     """
     with trio.fail_after(DEADLINE_S):
-        command = [*TIDELOG, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
+        command = [*program, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
         if limits:
             command = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh", *command]
         process = await trio.lowlevel.open_process(
