@@ -121,7 +121,7 @@ class Dispatcher:
         if not self._is_renewing_identity and self._accumulator.identity_to_ask() is not None:
             self._is_renewing_identity = True
             self._cluster.nursery.start_soon(self._renew_identity)
-        if self._accumulator.next_wake < self._sleeps_until:
+        if self._next_wake() < self._sleeps_until:
             self._wake.set()
 
     def cluster_changed(self) -> None:

@@ -162,6 +162,24 @@ async def test_a_connection_that_falls_silent_is_given_up_and_made_again(
         assert await values_of(client) == [b"first", b"second"]
 
 
+async def test_the_next_connection_is_given_up_as_soon_when_it_falls_silent_too(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (client, stage):
+        async with client.producer() as producer, trio.open_nursery() as nursery:
+            await producer.send("orders", b"first")
+            began = trio.current_time()
+            stage.world.work.hold_syncs()
+            stage.network.silence_all()
+            nursery.start_soon(producer.send, "orders", b"second")
+            await trio.sleep(40)  # The second connection is there, and has not been answered.
+            stage.network.silence_all()
+            stage.world.work.let_all_sync()
+
+        assert 60 <= trio.current_time() - began < 90
+        assert await values_of(client) == [b"first", b"second"]
+
+
 async def test_a_consumer_gives_up_a_connection_that_falls_silent(
     autojump_clock: MockClock,
 ) -> None:
