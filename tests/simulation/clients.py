@@ -13,8 +13,10 @@ from tests.simulation.plans import Fault, Plan, ProducerPlan
 from tests.simulation.process import Program
 from tests.simulation.readers import LibraryReader, RawReader
 from tests.simulation.sometimes import Sometimes
+from tests.simulation.trespasser import Trespasser
 from tests.simulation.world import World
 from tests.simulation.writers import LibraryWriter, RawWriter, Values
+from wire.produce import Acks
 
 _RESTART_S = 0.2
 
@@ -34,6 +36,7 @@ class Clients:
         self._book = book
         self._sometimes = sometimes
         self._deeds: list[Fault] = []
+        self._trespassers: list[Trespasser] = []
         self._topic_id = b""
         self._should_stop = False
         self._programs: dict[str, Callable[[], Program]] = {}
@@ -55,9 +58,20 @@ class Clients:
         """Have the administrator do this as soon as it can."""
         self._deeds.append(deed)
 
+    def trespass(self, dice: float) -> None:
+        """Have a client do what must be refused, where nothing may be lost that it refers to."""
+        if self._plan.is_durable:
+            name = f"t{len(self._trespassers)}"
+            self.rules[name] = ProducerRules(acks=Acks.ALL, is_idempotent=True)
+            trespasser = Trespasser(
+                name, self._book, self._sometimes, topic_id=self._topic_id, dice=dice
+            )
+            self._trespassers.append(trespasser)
+            self._add(name, lambda: trespasser.run)
+
     def kill(self, dice: float) -> None:
         """Kill one of them, and start it again a little later, as somebody else."""
-        names = [name for name in self._nodes if name != "reader"]
+        names = [name for name in self._nodes if name != "reader" and not name.startswith("t")]
         name = names[int(dice * len(names))]
         if self._nodes[name].process is not None:
             self._sometimes.reached("client died")
@@ -67,7 +81,12 @@ class Clients:
     async def finish(self) -> None:
         """Let all end their work; return when they have."""
         self._should_stop = True
-        for client in (*self._writers.values(), *self.readers, *self._administrators):
+        for client in (
+            *self._writers.values(),
+            *self.readers,
+            *self._administrators,
+            *self._trespassers,
+        ):
             client.should_stop = True
         for name in list(self._nodes):
             if not name.startswith("c"):

@@ -37,6 +37,7 @@ from tests.simulation.checkers.log_promises import (
     HighWatermarkRises,
     NoDuplicates,
     NothingPhantom,
+    NoTrespass,
     ProducerOrder,
     StableOffsets,
 )
@@ -52,7 +53,7 @@ from wire import api
 from wire.rpc import RpcConnection
 from wire.topics import CreateTopicRequest
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 20.0
 _EVENTS_PER_S_MAX = 5_000
 
 
@@ -141,6 +142,7 @@ class _Life:
 def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
     return [
         NothingPhantom(),
+        NoTrespass(),
         StableOffsets(),
         NoDuplicates(rules),
         Contiguous(),

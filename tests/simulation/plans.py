@@ -40,6 +40,7 @@ FAULT_GAPS_S: Final = {
     "no_descriptors": 25.0,
     "delete_records": 8.0,
     "alter_topic": 8.0,
+    "trespass": 10.0,
 }
 """The kinds of faults, and how far apart they are on average in a life that has them."""
 

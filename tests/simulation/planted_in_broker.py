@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import broker.handlers.produce
 import broker.partition
+import coordinator.local
 from broker.flusher import Flusher
 from broker.handlers.fetch import FetchHandler, Found
 from broker.handlers.produce import PendingProduce, ProduceHandler
 from broker.partition import AckWaiter, Partition
-from coordinator.catalog import Catalog, ProducerIdsTaken, Record
+from coordinator.catalog import Catalog
 from coordinator.local import LocalMetadata
 from isr.leader import PartitionLeader
 from logstore.log import Appended, PartitionLog
@@ -90,12 +91,13 @@ def _lead_from_zero(self: PartitionLeader, **facts: Any) -> None:  # noqa: ANN40
     _lead(self, **facts)
 
 
-_apply = Catalog.apply
+_read_catalog = coordinator.local._read_catalog
 
 
-def _apply_but_producer_ids(self: Catalog, record: Record) -> None:
-    if not isinstance(record, ProducerIdsTaken):
-        _apply(self, record)
+def _read_all_but_producer_ids(log: PartitionLog) -> Catalog:
+    catalog = _read_catalog(log)
+    catalog._next_producer_id = 1
+    return catalog
 
 
 async def _flush_later(_: LocalMetadata) -> None:
@@ -151,8 +153,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "producer-ids-reused",
-        "the catalog does not keep which producer ids are taken",
-        (Catalog, "apply", _apply_but_producer_ids),
+        "a start forgets which producer ids are taken",
+        (coordinator.local, "_read_catalog", _read_all_but_producer_ids),
     ),
     Mutant(
         "catalog-not-flushed",

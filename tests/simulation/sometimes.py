@@ -48,6 +48,8 @@ PROBES: Final = {
     "clock went back": "the wall clock jumped back",
     "one-way partition": "one direction of a link was cut",
     "client died": "a client died in the middle of its work",
+    "gap refused": "a batch behind a gap was refused",
+    "old epoch refused": "so was one of a producer's epoch that was over",
     "accept failed": "the broker had no file descriptors left",
 }
 """Name and meaning of every probe."""

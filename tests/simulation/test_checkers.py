@@ -26,12 +26,14 @@ from tests.simulation.checkers.broker_promises import (
     RotIsFound,
 )
 from tests.simulation.checkers.log_promises import (
+    TRESPASS,
     AcknowledgedStays,
     BelowHighWatermark,
     Contiguous,
     HighWatermarkRises,
     NoDuplicates,
     NothingPhantom,
+    NoTrespass,
     ProducerOrder,
     StableOffsets,
 )
@@ -115,6 +117,20 @@ def refused_and_read(book: Book) -> None:
     book.sent(record(1))
     book.refused(record(1))
     book.fetched(fetched((0, 1)))
+
+
+def trespassed(*, is_read: bool, has_rot: bool = False) -> Story:
+    bad = SentRecord("t0", 0, 1, b"t0/0/1" + TRESPASS)
+
+    def tell(book: Book) -> None:
+        if has_rot:
+            book.checkpoint_rotted(0)
+        if is_read:
+            book.fetched(Fetched("r", 0, 1, 2, [(1, bad.value)], 9, 0, 1.0))
+        else:
+            book.acknowledged(Acknowledged(bad, 1, AckLevel.DURABLE, 1.0))
+
+    return tell
 
 
 def probed(*events: tuple[str, dict[str, object]]) -> Story:
@@ -210,6 +226,8 @@ def rotted_and_served(book: Book) -> None:
 
 
 KEPT: list[tuple[Checker, Story]] = [
+    (NoTrespass(), told(acked(1, 5), fetched((5, 1)))),
+    (NoTrespass(), trespassed(is_read=True, has_rot=True)),
     (StableOffsets(), told(acked(1, 0), fetched((0, 1)), fetched((0, 1)))),
     (StableOffsets(), told_with_loss(acked(1, 0), fetched((0, 2), asked_at=3.0))),
     (NoDuplicates(RULES), told(acked(1, 0), acked(1, 0), fetched((0, 1)))),
@@ -244,6 +262,8 @@ KEPT: list[tuple[Checker, Story]] = [
 ]
 
 BROKEN: list[tuple[Checker, Story]] = [
+    (NoTrespass(), trespassed(is_read=True)),
+    (NoTrespass(), trespassed(is_read=False)),
     (StableOffsets(), told(acked(1, 0), fetched((0, 2)))),
     (StableOffsets(), told(fetched((0, 1)), fetched((0, 2)))),
     (NoDuplicates(RULES), told(fetched((0, 1), (1, 1)))),

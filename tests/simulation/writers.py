@@ -273,7 +273,7 @@ class RawWriter:
         encoded = batch.encode(self._plan, self._producer_id)
         entry = PartitionBatch(self._topic_id, batch.partition, len(encoded))
         request = ProduceRequest(Acks(self._plan.acks), _ACK_TIMEOUT_MS, [entry])
-        (result,) = (await _produce(connection, request, [encoded])).results
+        (result,) = (await ask_to_produce(connection, request, [encoded])).results
         return result
 
 
@@ -303,9 +303,14 @@ class _Batch:
         )
 
 
-async def _produce(
+async def ask_to_produce(
     connection: RpcConnection, request: ProduceRequest, attachment: Sequence[bytes]
 ) -> ProduceReply:
+    """Return the reply to one produce request.
+
+    Raises:
+        TidelogError: The connection was lost, or the request as a whole was refused.
+    """
     outcomes: list[RpcOutcome] = []
     done = trio.Event()
 

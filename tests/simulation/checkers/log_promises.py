@@ -92,6 +92,40 @@ class NoDuplicates(Checker):
             self.fail(f"{_short(value)} is at {known} and at {place}")
 
 
+TRESPASS = b"/must be refused"
+"""What the value of a record ends with that must never be kept."""
+
+
+@final
+class NoTrespass(Checker):
+    """What leaves a gap behind its producer's last batch, or is of an old epoch, is refused.
+
+    Such records are marked. A checkpoint that has rotted is excused: if the batches are deleted as
+    well, nothing tells of their producer any more.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._excused: set[int] = set()
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        self._check(ack.record.partition, ack.record.value, "was acknowledged")
+
+    def fetched(self, fetched: Fetched) -> None:
+        """See `Checker`."""
+        for _, value in fetched.records:
+            self._check(fetched.partition, value, "was read")
+
+    def checkpoint_rotted(self, partition: int) -> None:
+        """See `Checker`."""
+        self._excused.add(partition)
+
+    def _check(self, partition: int, value: bytes, how: str) -> None:
+        if value.endswith(TRESPASS) and partition not in self._excused:
+            self.fail(f"{_short(value)} {how}")
+
+
 @final
 class NothingPhantom(Checker):
     """What is read was sent, to this partition, and its producer was not told that it failed."""
