@@ -73,6 +73,9 @@ class Administrator:
             await admin.alter_topic(TOPIC, set=changes)
         except TidelogError:
             self._sometimes.reached("alteration unknown")
+            # It was sent again until now, and may be on the disk of a broker that does not show it
+            # before its next start.
+            self._book.altering(changes, trio.current_time())
             raise
         self._sometimes.reached("topic altered")
         self._book.altered(changes, asked_at)

@@ -72,6 +72,8 @@ class Nemesis:
             "rot_checkpoint": self._rot_checkpoint,
             "lose_sector": self._lose_sector,
             "partition": self._partition,
+            "lose_replies": self._lose_replies,
+            "break_while_syncing": self._break_while_syncing,
             "break_connections": self._break_connections,
             "jump_clock": self._jump_clock,
             "kill_client": lambda fault: clients.kill(fault.dice),
@@ -307,7 +309,12 @@ class Nemesis:
         is_one_way = side < 2
         if is_one_way:
             self._sometimes.reached("one-way partition")
-        heal = self._world.network.partition(*ends, one_way=is_one_way)
+        self._cut_off(*ends, is_one_way=is_one_way, seconds=fault.duration * 2)
+
+    def _cut_off(
+        self, sources: list[str], targets: list[str], *, is_one_way: bool, seconds: float
+    ) -> None:
+        heal = self._world.network.partition(sources, targets, one_way=is_one_way)
         is_healed = False
 
         def heal_once() -> None:
@@ -316,7 +323,36 @@ class Nemesis:
                 is_healed = True
                 heal()
 
-        self._later(fault.duration * 2, heal_once)
+        self._later(seconds, heal_once)
+
+    def _lose_replies(self, fault: Fault) -> None:
+        """Let a producer hear nothing from an append on, until it has lost its patience."""
+        names = [name for name in self._world.nodes if name.startswith("p")]
+        name = names[int(fault.dice * len(names))]
+        seconds = 2.0 + fault.dice * 97 % 6
+
+        def aim(operation: str, path: str) -> bool:
+            if operation != "write_at" or not _is_of_topic(path, ".log"):
+                return False
+            self._cut_off([HOST], [name], is_one_way=True, seconds=seconds)
+            return True
+
+        self._aims.append(aim)
+
+    def _break_while_syncing(self, fault: Fault) -> None:
+        """Have clients send again what is not durable yet, and maybe never will be."""
+
+        def aim(operation: str, path: str) -> bool:
+            if operation != "sync" or not _is_of_topic(path, ".log"):
+                return False
+            seconds = 0.5 + fault.duration
+            self._host.node.stall_disk(seconds)
+            self._world.clock.call_later(0, lambda: self._break_connections(fault))
+            if fault.dice < 0.5:
+                self._world.clock.call_later(seconds * 0.8, self._host.cut_power)
+            return True
+
+        self._aims.append(aim)
 
     def _break_connections(self, _: Fault) -> None:
         for name in self._world.nodes:

@@ -34,6 +34,8 @@ FAULT_GAPS_S: Final = {
     "rot_checkpoint": 25.0,
     "lose_sector": 20.0,
     "partition": 8.0,
+    "lose_replies": 8.0,
+    "break_while_syncing": 8.0,
     "break_connections": 8.0,
     "jump_clock": 10.0,
     "kill_client": 12.0,
