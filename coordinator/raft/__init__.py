@@ -1,0 +1,36 @@
+"""Agreement on one log by Raft, as a pure core.
+
+`core.RaftCore` is all that a shell talks to. It knows neither clock nor network nor disk:
+
+    core = RaftCore(identity, stored, config, random)
+
+    core.tick()                       every 100 ms
+    core.step(message)                a message arrived
+    core.propose(payload)             append a command, on the leader
+    core.read(context)                a linearizable read, on the leader
+    core.change_membership(change)    add a learner, promote it, remove a member, on the leader
+    core.transfer_leadership(node_id)
+
+    ready = core.ready()              after any of them, until it `is_empty`:
+        ready.write                   make it durable, in this order, then call core.synced(write)
+        ready.messages                send them now; the core holds back what must wait for a write
+        ready.snapshot                give it to the state machine, before
+        ready.committed               what is to be applied, in order
+        ready.reads                   these reads may be served as soon as that much is applied
+
+There is one write under way at a time. What comes in meanwhile is in the next one, so one sync
+serves many. `docs/raft.md` explains the rest.
+
+| module | |
+|---|---|
+| `core` | `RaftCore`: the roles of a node and what moves it from one to another |
+| `leadership` | what a leader knows and does in its term |
+| `following` | how a node takes in the log of its leader |
+| `candidacy` | the votes of one campaign, and when to begin one |
+| `reads` | ReadIndex: reads that wait until a majority has confirmed the leader |
+| `progress` | what a leader knows of one follower |
+| `log` | the log, its memberships and its snapshot |
+| `promises` | term and vote, and the messages that wait until they are durable |
+| `ready` | what goes between the core and its shell |
+| `membership`, `messages`, `config`, `errors` | declarations |
+"""

@@ -1,0 +1,68 @@
+"""Settings of the Raft core.
+
+Pure: no clock, no I/O.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from wire.errors import ConfigError
+
+KiB: Final = 1024
+MiB: Final = 1024 * KiB
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftConfig:
+    """Times are in ticks; the shell ticks every 100 ms. All nodes of a cluster use the same."""
+
+    heartbeat_ticks: int = 1
+    """A leader lets its followers hear of it so often."""
+
+    election_ticks: int = 10
+    """A follower that hears of no leader for this long, and up to twice as long by chance, stands
+    for election; a leader that does not hear of a majority for this long steps down. Ten times
+    the heartbeat at least lets a few of them be lost."""
+
+    append_bytes_max: int = 1 * MiB
+    """Entries in one message; one entry always fits."""
+
+    append_entries_max: int = 1024
+    """Entries in one message."""
+
+    inflight_messages_max: int = 64
+    """Messages with entries that one follower has not answered yet."""
+
+    inflight_bytes_max: int = 8 * MiB
+    """Bytes of entries that one follower has not answered yet; one message may always go."""
+
+    payload_bytes_max: int = 1 * MiB
+    """One entry."""
+
+    uncommitted_bytes_max: int = 16 * MiB
+    """What a leader appends before anything of it is committed; more is refused, so that a leader
+    without a majority does not fill its memory."""
+
+    committed_bytes_max: int = 4 * MiB
+    """What is handed to the state machine at once; one entry always is."""
+
+    snapshot_ticks: int = 600
+    """A follower that has not taken a snapshot by then is asked again how far it is."""
+
+    promotion_lag_entries_max: int = 1000
+    """A learner that is further behind is not made a voter: it could not help to commit."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} is {getattr(self, name)} and must be at least 1"
+            for name in self.__dataclass_fields__
+            if getattr(self, name) < 1
+        ]
+        if self.election_ticks <= self.heartbeat_ticks:
+            problems.append(
+                f"election_ticks is {self.election_ticks} and must be more than heartbeat_ticks,"
+                f" {self.heartbeat_ticks}: ten times as much is good"
+            )
+        if problems:
+            raise ConfigError("; ".join(problems))

@@ -1,0 +1,305 @@
+"""The log of one node, as far as it is in memory: everything since the last compaction.
+
+Pure: no clock, no I/O.
+
+     compacted          kept in memory                        not there yet
+    ───────────┬───────────────┬──────────────┬─────────────┬───────────────
+             base          delivered     commit, durable   last
+
+`durable` is how far the own disk has this log. It may be before or behind `commit`: a majority can
+do without this node, and this node can be ahead of the others.
+
+Invariant: base <= snapshot <= delivered <= min(commit, durable), and commit, durable <= last.
+A node hands to its state machine only what its own disk has, so a snapshot is never ahead of the
+log that it replaces. (While an installed snapshot is on its way to the disk, `snapshot` is ahead of
+`durable`, and nothing is delivered.)
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import final
+
+from coordinator.raft.errors import DamagedLogError
+from coordinator.raft.membership import Identity, Membership, decode_membership
+from coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
+from wire.errors import WireFormatError
+
+
+@final
+class RaftLog:
+    """Entries behind a compacted point, and how far they are durable, committed and delivered."""
+
+    def __init__(self, snapshot: SnapshotMeta, entries: Iterable[Entry] = ()) -> None:
+        """Begin with what the disk has.
+
+        A crash can come between the writing of a snapshot and the cutting of the log. So entries
+        that the snapshot covers are left out; and when the log ends before the snapshot, or holds
+        another entry in its place, none of it belongs to what the snapshot stands for (I72).
+
+        Raises:
+            DamagedLogError: Entries are missing in between, or out of order.
+        """
+        self.snapshot = snapshot
+        """The newest one; what a follower gets that needs compacted entries."""
+        self.base = snapshot.entry_id
+        """The last compacted entry."""
+        stored = list(entries)
+        self._entries: list[Entry] = _entries_behind(snapshot, stored)
+        self.commit_index = snapshot.index
+        """Up to here all is decided for ever. Never falls."""
+        self.delivered_index = snapshot.index
+        """Up to here entries, or a snapshot, were handed to the state machine."""
+        self.durable_index = self.last_index
+        """Up to here the own disk has this log."""
+        self.is_snapshot_unsynced = bool(stored) and stored[-1].entry_id != self.last
+        """The disk does not hold the snapshot with nothing but what follows it behind it."""
+        self.uncommitted_bytes = 0
+        """The size of the entries behind `commit_index`."""
+        self._memberships = [(snapshot.index, snapshot.membership)]
+        self._note_appended(self._entries)
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry."""
+        return self.base.index + len(self._entries)
+
+    @property
+    def last(self) -> EntryId:
+        """The last entry."""
+        return self._entries[-1].entry_id if self._entries else self.base
+
+    @property
+    def membership(self) -> Membership:
+        """In force: the one that was appended last, committed or not."""
+        return self._memberships[-1][1]
+
+    @property
+    def voters_needed(self) -> tuple[Identity, ...]:
+        """Who must stand for election when there is no leader.
+
+        Also a voter whose removal is appended and not committed: it may be the only one that can
+        be elected, because the others do not have what it has (4.2.2 of Ongaro's dissertation).
+        """
+        if self.membership_index <= self.commit_index:
+            return self.membership.voters
+        return self.membership.voters + self._memberships[-2][1].voters
+
+    @property
+    def membership_index(self) -> int:
+        """The entry that lays down the membership in force."""
+        return self._memberships[-1][0]
+
+    def membership_at(self, index: int) -> Membership:
+        """Return the membership that was in force at an entry that is not compacted."""
+        assert self.base.index <= index
+        return next(found for at, found in reversed(self._memberships) if at <= index)
+
+    def term_at(self, index: int) -> int | None:
+        """Return the term of an entry, `None` if it is compacted or not there."""
+        position = index - self.base.index - 1
+        if 0 <= position < len(self._entries):
+            return self._entries[position].term
+        return self.base.term if position == -1 else None
+
+    def holds(self, entry_id: EntryId) -> bool:
+        """Return whether this entry is in the log, or the last one that was compacted."""
+        return self.term_at(entry_id.index) == entry_id.term
+
+    def entries_from(self, index: int, *, bytes_max: int, count_max: int) -> tuple[Entry, ...]:
+        """Return entries from `index` on; at least one, if there is one."""
+        start = index - self.base.index - 1
+        assert start >= 0
+        end = start
+        size_bytes = 0
+        limit = min(len(self._entries), start + count_max)
+        while end < limit:
+            size_bytes += self._entries[end].size_bytes
+            if size_bytes > bytes_max and end > start:
+                break
+            end += 1
+        return tuple(self._entries[start:end])
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry of this node's own, as the leader."""
+        assert entry.index == self.last_index + 1
+        assert entry.term >= self.last.term
+        self._entries.append(entry)
+        self._note_appended([entry])
+
+    def accept(self, previous: EntryId, entries: Sequence[Entry]) -> int | None:
+        """Take entries from the leader that follow `previous`.
+
+        What is there already stays: only from the first entry that conflicts on the log is cut. So
+        a late message with fewer entries takes nothing away. What is compacted was committed, so
+        the leader has it as well, and counts as matching (I70).
+
+        Returns:
+            The index up to which the log agrees with the leader's, `None` if `previous` is missing.
+        """
+        if previous.index >= self.base.index and not self.holds(previous):
+            return None
+        for position, entry in enumerate(entries):
+            if entry.index > self.base.index and not self.holds(entry.entry_id):
+                self._truncate_from(entry.index)
+                self._entries.extend(entries[position:])
+                self._note_appended(entries[position:])
+                break
+        end = entries[-1].index if entries else previous.index
+        return max(end, self.base.index)
+
+    def last_not_above(self, limit: EntryId) -> EntryId:
+        """Return the last entry with an index and a term that are both not above these.
+
+        If the other log has `limit` at this place, all behind the result differs: what follows has
+        a higher term than that log can have there. This skips a term at a time (5.3 of the paper).
+        """
+        end = max(0, min(limit.index, self.last_index) - self.base.index)
+        position = bisect_right(self._entries, limit.term, hi=end, key=_term_of)
+        return self._entries[position - 1].entry_id if position else self.base
+
+    def commit_to(self, index: int) -> None:
+        """Take note that all up to `index` is committed; less than what is known says nothing."""
+        assert index <= self.last_index, "what is committed is in the log"
+        first = self.commit_index - self.base.index
+        committed = self._entries[first : max(first, index - self.base.index)]
+        self.uncommitted_bytes -= sum(entry.size_bytes for entry in committed)
+        self.commit_index = max(self.commit_index, index)
+
+    def take_committed(self, *, bytes_max: int) -> tuple[Entry, ...]:
+        """Return what is committed, durable here and not delivered yet; it counts as delivered.
+
+        After an installed snapshot there is nothing until `take_installed` has returned it.
+        """
+        first = self.delivered_index + 1
+        end = min(self.commit_index, self.durable_index)
+        if first > end or first <= self.base.index:
+            return ()
+        taken = self.entries_from(first, bytes_max=bytes_max, count_max=end - self.delivered_index)
+        self.delivered_index = taken[-1].index
+        return taken
+
+    def unsynced(self) -> tuple[Entry, ...]:
+        """Return the entries that the own disk does not have."""
+        start = max(self.durable_index, self.base.index) - self.base.index
+        return tuple(self._entries[start:])
+
+    def synced(self, last: EntryId, snapshot: SnapshotMeta | None) -> None:
+        """Take note that the disk has the log that ended with `last` when the write began.
+
+        The log may have been cut and written anew in the meantime. If it still has that entry, it
+        has the same ones before it; an index alone would say nothing of the kind (I73).
+
+        Args:
+            last: The last entry at the time when the write began.
+            snapshot: What the write replaced the log by, if it did.
+        """
+        if self.is_snapshot_unsynced and snapshot != self.snapshot:
+            return
+        if self.holds(last):
+            self.durable_index = max(self.durable_index, last.index)
+            self.is_snapshot_unsynced = False
+
+    def install(self, snapshot: SnapshotMeta) -> bool:
+        """Take a snapshot from the leader.
+
+        If the log has the last entry that the snapshot covers, it has all of them, and keeps what
+        follows. Otherwise nothing in it can be trusted to follow the snapshot: all of it goes (rule
+        7 of figure 13; I69).
+
+        Returns:
+            Whether the log was replaced by the snapshot.
+        """
+        if snapshot.index <= self.commit_index:
+            return False
+        if self.holds(snapshot.entry_id):
+            self.commit_to(snapshot.index)
+            return False
+        self.durable_index = min(self.durable_index, self.commit_index)
+        self._entries = []
+        self.base = snapshot.entry_id
+        self.snapshot = snapshot
+        self.commit_index = snapshot.index
+        self.is_snapshot_unsynced = True
+        self.uncommitted_bytes = 0
+        self._memberships = [(snapshot.index, snapshot.membership)]
+        return True
+
+    def take_installed(self) -> SnapshotMeta | None:
+        """Return an installed snapshot that is on the disk and counts as delivered from now on."""
+        if self.is_snapshot_unsynced or self.delivered_index >= self.snapshot.index:
+            return None
+        self.delivered_index = self.snapshot.index
+        return self.snapshot
+
+    def compact(self, snapshot: SnapshotMeta, *, keep_entries: int) -> None:
+        """Take note of an own snapshot that is durable; drop what it covers but the last entries.
+
+        What is kept spares followers that are a little behind a whole snapshot.
+        """
+        assert snapshot.index <= self.delivered_index
+        if snapshot.index <= self.snapshot.index:
+            return
+        self.snapshot = snapshot
+        base_index = max(self.base.index, snapshot.index - keep_entries)
+        base_term = self.term_at(base_index)
+        assert base_term is not None
+        del self._entries[: base_index - self.base.index]
+        self.base = EntryId(base_index, base_term)
+        while len(self._memberships) > 1 and self._memberships[1][0] <= base_index:
+            del self._memberships[0]
+
+    def _truncate_from(self, index: int) -> None:
+        assert index > self.commit_index, "what is committed is never cut"
+        cut = self._entries[index - self.base.index - 1 :]
+        del self._entries[index - self.base.index - 1 :]
+        self.uncommitted_bytes -= sum(entry.size_bytes for entry in cut)
+        self.durable_index = min(self.durable_index, index - 1)
+        while self._memberships[-1][0] >= index:
+            del self._memberships[-1]
+
+    def _note_appended(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.uncommitted_bytes += entry.size_bytes
+            if entry.kind is EntryKind.MEMBERSHIP:
+                self._memberships.append((entry.index, decode_membership(entry.payload)))
+
+
+def _term_of(entry: Entry) -> int:
+    return entry.term
+
+
+def _entries_behind(snapshot: SnapshotMeta, entries: list[Entry]) -> list[Entry]:
+    for before, entry in pairwise(entries):
+        if entry.index != before.index + 1 or entry.term < before.term:
+            raise DamagedLogError(
+                f"entry {entry.index} of term {entry.term} stands behind entry {before.index} of"
+                f" term {before.term}"
+            )
+    if entries and entries[0].index > snapshot.index + 1:
+        raise DamagedLogError(
+            f"the log begins with entry {entries[0].index}, the snapshot ends with"
+            f" {snapshot.index}: what is between them is missing"
+        )
+    for entry in entries:
+        if entry.kind is EntryKind.MEMBERSHIP:
+            _check_membership(entry)
+    if not entries or entries[-1].index < snapshot.index:
+        return []
+    position = snapshot.index - entries[0].index
+    if position >= 0 and entries[position].term != snapshot.term:
+        return []
+    behind = entries[position + 1 :]
+    if behind and behind[0].term < snapshot.term:
+        raise DamagedLogError(
+            f"entry {behind[0].index} of term {behind[0].term} stands behind a snapshot of term"
+            f" {snapshot.term}"
+        )
+    return behind
+
+
+def _check_membership(entry: Entry) -> None:
+    try:
+        decode_membership(entry.payload)
+    except WireFormatError as error:
+        raise DamagedLogError(f"entry {entry.index}: {error}") from error

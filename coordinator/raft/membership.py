@@ -1,0 +1,153 @@
+"""Who takes part: voters, learners, and the identity of each.
+
+Pure: no clock, no I/O.
+
+A node is its id *and* its disk. What a voter has promised (its vote, the entries it said were
+durable) is on its disk; with another disk it is another node that remembers no promise, although
+it may have the same name and address. So the disk id, drawn when a disk is first used, is part of
+the identity, and what one identity says never counts for another (I75).
+
+A membership is written to the log in full, as the payload of an entry, and is in force from the
+moment it is appended.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Self, final
+
+import msgspec
+
+from coordinator.raft.errors import MembershipRefusedError
+from wire.errors import WireFormatError
+
+MEMBER_COUNT_MAX = 64
+
+NodeId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+DiskId = Annotated[bytes, msgspec.Meta(min_length=1, max_length=16)]
+
+
+@final
+class Identity(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One node with one disk."""
+
+    node_id: NodeId
+    """Given by the operator; at most one identity with this id is a member at any time."""
+    disk_id: DiskId
+    """Random bytes, drawn when the disk was first used."""
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.disk_id.hex()[:8]}"
+
+
+Members = Annotated[tuple[Identity, ...], msgspec.Meta(max_length=MEMBER_COUNT_MAX)]
+
+
+@final
+class Membership(msgspec.Struct, frozen=True, array_like=True):
+    """The voters and learners that one entry of the log lays down.
+
+    Invariant: both are sorted, and no node id is in them twice.
+    """
+
+    voters: Members = ()
+    """Their majority elects and commits."""
+    learners: Members = ()
+    """They get all entries, and count for nothing."""
+
+    @classmethod
+    def of_voters(cls, voters: Iterable[Identity]) -> Self:
+        """Return the first membership of a new cluster; every voter must begin with the same."""
+        return cls(tuple(sorted(voters)))
+
+    @property
+    def members(self) -> tuple[Identity, ...]:
+        """Voters, then learners."""
+        return self.voters + self.learners
+
+    def others(self, voter: Identity) -> list[Identity]:
+        """Return all voters but this one."""
+        return [other for other in self.voters if other != voter]
+
+    def identity_of(self, node_id: int) -> Identity | None:
+        """Return the member with this node id."""
+        return next((member for member in self.members if member.node_id == node_id), None)
+
+    def is_majority(self, identities: Iterable[Identity]) -> bool:
+        """Return whether these hold a majority of the voters; who is no voter does not count."""
+        voters = set(self.voters)
+        return 2 * len(voters & set(identities)) > len(voters)
+
+    def with_learner(self, identity: Identity) -> "Membership":
+        """Return what it is with one learner more.
+
+        Raises:
+            MembershipRefusedError: The node id is taken.
+        """
+        known = self.identity_of(identity.node_id)
+        if known is not None:
+            raise MembershipRefusedError(
+                f"node {identity.node_id} is a member already, with disk {known.disk_id.hex()};"
+                " remove it first if it has lost that disk"
+            )
+        if len(self.members) >= MEMBER_COUNT_MAX:
+            raise MembershipRefusedError(f"there are {MEMBER_COUNT_MAX} members; that is the limit")
+        return Membership(self.voters, tuple(sorted((*self.learners, identity))))
+
+    def with_promoted(self, node_id: int) -> "Membership":
+        """Return what it is with a learner made a voter.
+
+        Raises:
+            MembershipRefusedError: The node is no learner.
+        """
+        identity = self.identity_of(node_id)
+        if identity is None or identity not in self.learners:
+            raise MembershipRefusedError(f"node {node_id} is no learner; add it as a learner first")
+        others = tuple(learner for learner in self.learners if learner != identity)
+        return Membership(tuple(sorted((*self.voters, identity))), others)
+
+    def without(self, node_id: int) -> "Membership":
+        """Return what it is without a member.
+
+        Raises:
+            MembershipRefusedError: There is no such member, or it is the last voter.
+        """
+        identity = self.identity_of(node_id)
+        if identity is None:
+            raise MembershipRefusedError(f"node {node_id} is no member, there is nothing to remove")
+        if self.voters == (identity,):
+            raise MembershipRefusedError(
+                f"node {node_id} is the last voter; promote another node before it is removed"
+            )
+        return Membership(
+            tuple(voter for voter in self.voters if voter != identity),
+            tuple(learner for learner in self.learners if learner != identity),
+        )
+
+
+def index_of_majority(indexes: Iterable[int]) -> int:
+    """Return the highest index that more than half of these have reached.
+
+    `indexes` holds one number for each voter, and at least one.
+    """
+    descending = sorted(indexes, reverse=True)
+    return descending[len(descending) // 2]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Membership)
+
+
+def encode_membership(membership: Membership) -> bytes:
+    """Return the payload of an entry that lays down this membership."""
+    return _encoder.encode(membership)
+
+
+def decode_membership(payload: bytes) -> Membership:
+    """Return the membership that an entry lays down.
+
+    Raises:
+        WireFormatError: The payload is no membership.
+    """
+    try:
+        return _decoder.decode(payload)
+    except ValueError as error:  # a MsgspecError, or a UnicodeDecodeError
+        raise WireFormatError(f"not a membership: {error}") from error

@@ -1,0 +1,135 @@
+"""What a leader knows of one follower, and how fast it may send to it.
+
+Pure: no clock, no I/O.
+
+                    refused, unreachable
+          ┌─────────────────────────────────────┐
+          ▼                                     │
+        PROBE ───── it agrees up to here ──▶ REPLICATE
+         ▲ │                                    │
+         │ │ what it needs is compacted         │ what it needs is compacted
+  failed,│ ▼                                    │
+ or late └ SNAPSHOT ◀───────────────────────────┘
+             │
+             └──── it has the snapshot ───▶ PROBE, and on
+"""
+
+from collections import deque
+from enum import Enum
+from typing import final
+
+
+class ProgressState(Enum):
+    """How the leader sends to a follower."""
+
+    PROBE = "probe"
+    """Where the logs agree is being found out: one message at a time."""
+    REPLICATE = "replicate"
+    """They agree; messages are sent without waiting, as far as the window allows."""
+    SNAPSHOT = "snapshot"
+    """It is on its way to a snapshot; no entries are sent."""
+
+
+@final
+class Window:
+    """Messages with entries that were sent and not answered, oldest first."""
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        """Begin empty."""
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._sent: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    @property
+    def is_full(self) -> bool:
+        """No more may be sent. Never true of an empty window, however small its limits are."""
+        return len(self._sent) >= self._messages_max or self._bytes >= self._bytes_max
+
+    def add(self, last_index: int, size_bytes: int) -> None:
+        """Take note of a message that ends with `last_index`."""
+        assert not self.is_full
+        self._sent.append((last_index, size_bytes))
+        self._bytes += size_bytes
+
+    def free_to(self, index: int) -> None:
+        """Take note that everything up to `index` was received."""
+        while self._sent and self._sent[0][0] <= index:
+            self._bytes -= self._sent.popleft()[1]
+
+    def clear(self) -> None:
+        """Forget what was sent: it may have been lost."""
+        self._sent.clear()
+        self._bytes = 0
+
+
+@final
+class Progress:
+    """One follower, or learner, as its leader sees it.
+
+    Invariant: 0 <= match_index < next_index.
+    """
+
+    def __init__(self, *, next_index: int, window: Window, now_ticks: int) -> None:
+        """Know nothing but where to begin to ask; count it as heard of just now."""
+        self.state = ProgressState.PROBE
+        self.match_index = 0
+        """Up to here it agrees with the leader, on its disk. Never falls."""
+        self.next_index = next_index
+        """The first entry to send next. In REPLICATE everything before it was sent."""
+        self.attempt = 1
+        """Counts how often probing has begun; what answers an earlier attempt is late. Without
+        this, messages that overtake each other are refused one by one, and each refusal would
+        have the whole window sent again."""
+        self.window = window
+        self.heard_at_ticks = now_ticks
+        """When it last answered."""
+        self.is_probe_sent = False
+        """In PROBE: an answer, or the next heartbeat, comes before the next message."""
+        self.snapshot_index = 0
+        """In SNAPSHOT: the snapshot that was sent."""
+        self.snapshot_since_ticks = 0
+        """In SNAPSHOT: when it was sent."""
+        self.commit_index_sent = 0
+        """The highest commit index that it was told; may not have arrived."""
+        self.read_round = 0
+        """The latest round of ReadIndex that it has confirmed."""
+
+    def become_probe(self, next_index: int) -> None:
+        """Find out anew where the logs agree, beginning before `next_index`."""
+        self.state = ProgressState.PROBE
+        self.attempt += 1
+        self.next_index = max(next_index, self.match_index + 1)
+        self.window.clear()
+        self.is_probe_sent = False
+        self.commit_index_sent = 0
+
+    def become_replicate(self) -> None:
+        """Send without waiting."""
+        self.state = ProgressState.REPLICATE
+        self.window.clear()
+
+    def become_snapshot(self, index: int, now_ticks: int) -> None:
+        """Wait until the snapshot that covers `index` is there."""
+        self.state = ProgressState.SNAPSHOT
+        self.snapshot_index = index
+        self.snapshot_since_ticks = now_ticks
+        self.window.clear()
+
+    def received(self, received_index: int, durable_index: int, attempt: int) -> None:
+        """Take in what a reply says; replies may be late, doubled and out of order."""
+        self.match_index = max(self.match_index, durable_index)
+        self.window.free_to(received_index)
+        self.next_index = max(self.next_index, received_index + 1, self.match_index + 1)
+        if self.state is ProgressState.PROBE and attempt == self.attempt:
+            self.become_replicate()
+        elif self.state is ProgressState.SNAPSHOT and received_index >= self.snapshot_index:
+            self.become_probe(received_index + 1)
+
+    def refused(self, previous_index: int, next_index: int, attempt: int) -> None:
+        """Take in that it does not have the entry `previous_index`; `next_index` is to be tried."""
+        if attempt == self.attempt and self.state is not ProgressState.SNAPSHOT:
+            self.become_probe(min(next_index, previous_index))

@@ -1,0 +1,312 @@
+"""Tests of the log of one node."""
+
+import pytest
+
+from coordinator.raft.errors import DamagedLogError
+from coordinator.raft.log import RaftLog
+from coordinator.raft.membership import encode_membership
+from coordinator.raft.messages import Entry, EntryId, EntryKind
+from tests.coordinator.raft.samples import NOTHING, THREE, A, B, C, D, at, entries, entry, snapshot
+
+FOUR = THREE.with_learner(D)
+
+
+def membership_entry(index: int, term: int) -> Entry:
+    return Entry(index, term, EntryKind.MEMBERSHIP, encode_membership(FOUR))
+
+
+def terms(log: RaftLog) -> list[int | None]:
+    return [log.term_at(index) for index in range(log.base.index, log.last_index + 1)]
+
+
+class TestAccept:
+    """Entries that come from the leader."""
+
+    def test_entries_behind_a_known_one_are_taken(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1))
+
+        assert log.accept(at(2, 1), entries(2, 2, first=3)) == 4
+        assert log.last == at(4, 2)
+
+    @pytest.mark.parametrize("previous", [at(3, 1), at(2, 2), at(9, 1)])
+    def test_entries_behind_an_unknown_one_are_not(self, previous: EntryId) -> None:
+        log = RaftLog(NOTHING, entries(1, 1))
+
+        assert log.accept(previous, entries(2, first=previous.index + 1)) is None
+        assert log.last == at(2, 1)
+
+    def test_the_log_is_cut_where_it_conflicts(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1, 1, 1))
+
+        assert log.accept(at(1, 1), entries(1, 3, first=2)) == 3
+        assert terms(log) == [0, 1, 1, 3]
+        assert log.durable_index == 2
+
+    def test_a_late_message_with_fewer_entries_cuts_nothing(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1, 1, 1))
+
+        assert log.accept(at(1, 1), entries(1, first=2)) == 2
+        assert log.last == at(4, 1)
+        assert log.durable_index == 4
+
+    def test_compacted_entries_count_as_matching_and_are_not_appended_again(self) -> None:
+        """An append below the compacted point (I70)."""
+        log = RaftLog(snapshot(5, 2), entries(2, first=6))
+
+        assert log.accept(at(2, 1), entries(1, 2, 2, 2, 3, first=3)) == 7
+        assert terms(log) == [2, 2, 3]
+        assert log.accept(at(1, 1), entries(1, 1, first=2)) == 5
+        assert log.accept(at(1, 1), []) == 5
+        assert terms(log) == [2, 2, 3]
+
+    def test_what_is_committed_is_never_cut(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1))
+        log.commit_to(2)
+
+        with pytest.raises(AssertionError, match="never cut"):
+            log.accept(at(1, 1), entries(2, first=2))
+
+
+class TestHints:
+    """Where two logs may agree."""
+
+    @pytest.mark.parametrize(
+        ("limit", "expected"),
+        [
+            (at(9, 9), at(6, 5)),
+            (at(4, 9), at(4, 3)),
+            (at(9, 4), at(5, 3)),
+            (at(9, 3), at(5, 3)),
+            (at(9, 2), at(2, 2)),
+            (at(1, 9), at(1, 1)),
+            (at(9, 0), at(0, 0)),
+        ],
+    )
+    def test_the_last_entry_not_above_an_index_and_a_term(
+        self, limit: EntryId, expected: EntryId
+    ) -> None:
+        log = RaftLog(NOTHING, entries(1, 2, 3, 3, 3, 5))
+
+        assert log.last_not_above(limit) == expected
+
+    def test_nothing_is_below_the_compacted_point(self) -> None:
+        log = RaftLog(snapshot(5, 2), entries(3, first=6))
+
+        assert log.last_not_above(at(3, 9)) == at(5, 2)
+        assert log.last_not_above(at(9, 1)) == at(5, 2)
+
+
+class TestDurability:
+    """What the own disk has."""
+
+    def test_what_is_appended_is_unsynced_until_the_disk_has_it(self) -> None:
+        log = RaftLog(NOTHING, entries(1))
+        log.append(entry(2, 1))
+        log.append(entry(3, 1))
+
+        assert [unsynced.index for unsynced in log.unsynced()] == [2, 3]
+
+        log.synced(at(2, 1), None)
+        assert [unsynced.index for unsynced in log.unsynced()] == [3]
+
+    def test_an_acknowledgement_for_what_was_overwritten_says_nothing(self) -> None:
+        """The disk acknowledges a term and an index, not an index alone (I73)."""
+        log = RaftLog(NOTHING, entries(1))
+        log.append(entry(2, 2))
+        log.append(entry(3, 2))
+        log.accept(at(1, 1), entries(3, 3, first=2))
+
+        log.synced(at(3, 2), None)
+
+        assert log.durable_index == 1
+        assert [unsynced.term for unsynced in log.unsynced()] == [3, 3]
+
+    def test_what_was_overwritten_and_came_back_is_on_the_disk(self) -> None:
+        """There and back again: the disk has the same entries that the log has again (I73)."""
+        log = RaftLog(NOTHING, entries(1))
+        log.append(entry(2, 2))
+        log.accept(at(1, 1), entries(3, first=2))
+        log.accept(at(1, 1), entries(2, first=2))
+
+        log.synced(at(2, 2), None)
+
+        assert log.durable_index == 2
+
+    def test_only_what_is_committed_and_durable_is_handed_out_and_once(self) -> None:
+        log = RaftLog(NOTHING)
+        for index in (1, 2, 3):
+            log.append(entry(index, 1))
+        log.commit_to(3)
+        assert log.take_committed(bytes_max=1000) == ()
+
+        log.synced(at(2, 1), None)
+        assert log.take_committed(bytes_max=1000) == (entry(1, 1), entry(2, 1))
+        assert log.take_committed(bytes_max=1000) == ()
+
+    def test_what_is_handed_out_at_once_is_bounded_by_bytes(self) -> None:
+        log = RaftLog(NOTHING, [entry(index, 1, b"x" * 100) for index in (1, 2, 3)])
+        log.commit_to(3)
+
+        sizes = [len(log.take_committed(bytes_max=limit)) for limit in (270, 1)]
+
+        assert sizes == [2, 1]
+
+
+class TestStart:
+    """What a crash may have left (I72)."""
+
+    def test_entries_that_the_snapshot_covers_are_left_out(self) -> None:
+        log = RaftLog(snapshot(3, 2), entries(1, 1, 2, 2, 3))
+
+        assert (log.base, log.last) == (at(3, 2), at(5, 3))
+        assert log.commit_index == log.delivered_index == 3
+        assert not log.is_snapshot_unsynced
+
+    @pytest.mark.parametrize("stored", [entries(1, 1), entries(1, 1, 1, 1, 1)])
+    def test_a_log_that_does_not_reach_the_snapshot_or_differs_there_is_dropped(
+        self, stored: list[Entry]
+    ) -> None:
+        log = RaftLog(snapshot(3, 2), stored)
+
+        assert log.last == at(3, 2)
+
+    def test_what_is_dropped_must_go_from_the_disk_before_anything_is_appended(self) -> None:
+        log = RaftLog(snapshot(3, 2), entries(1, 1))
+
+        assert log.is_snapshot_unsynced
+        log.synced(at(3, 2), snapshot(3, 2))
+        assert not log.is_snapshot_unsynced
+
+    @pytest.mark.parametrize(
+        "stored",
+        [
+            entries(2, first=5),
+            [*entries(1, 1), *entries(1, first=4)],
+            entries(1, 2, 1),
+            entries(1, first=4),
+            [Entry(4, 2, EntryKind.MEMBERSHIP, b"\xc1")],
+        ],
+    )
+    def test_a_log_with_a_hole_or_in_disorder_is_damaged(self, stored: list[Entry]) -> None:
+        with pytest.raises(DamagedLogError):
+            RaftLog(snapshot(3, 2), stored)
+
+    def test_the_membership_in_the_log_is_in_force_again(self) -> None:
+        log = RaftLog(NOTHING, [entry(1, 1), membership_entry(2, 1)])
+
+        assert log.membership == FOUR
+        assert log.membership_index == 2
+
+
+class TestSnapshots:
+    """Snapshots that come from the leader, and own ones."""
+
+    def test_a_snapshot_replaces_a_log_that_conflicts_with_it(self) -> None:
+        """Rule 7 of figure 13: the whole log goes, not only what the snapshot covers (I69)."""
+        log = RaftLog(NOTHING, entries(1, 1, 1, 1, 1))
+
+        assert log.install(snapshot(3, 2, FOUR))
+
+        assert log.last == at(3, 2)
+        assert log.membership == FOUR
+        assert log.durable_index == 0
+        assert log.take_installed() is None
+        log.synced(at(3, 2), snapshot(3, 2, FOUR))
+        assert log.take_installed() == snapshot(3, 2, FOUR)
+        assert log.take_installed() is None
+        assert log.durable_index == 3
+
+    def test_a_snapshot_that_the_log_agrees_with_cuts_nothing(self) -> None:
+        """A stale snapshot does not truncate entries that match (I69)."""
+        log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
+
+        assert not log.install(snapshot(3, 2))
+
+        assert log.last == at(5, 2)
+        assert log.commit_index == 3
+        assert log.durable_index == 5
+
+    def test_a_snapshot_of_what_is_committed_is_no_news(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1, 2))
+        log.commit_to(3)
+
+        assert not log.install(snapshot(2, 1))
+        assert log.commit_index == 3
+
+    def test_nothing_is_handed_out_between_a_snapshot_and_its_sync(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1))
+        log.commit_to(2)
+        log.install(snapshot(9, 3))
+        log.accept(at(9, 3), entries(3, first=10))
+        log.commit_to(10)
+
+        assert log.take_committed(bytes_max=1000) == ()
+
+        log.synced(at(10, 3), snapshot(9, 3))
+        assert log.take_installed() == snapshot(9, 3)
+        assert log.take_committed(bytes_max=1000) == (entry(10, 3),)
+
+    def test_an_acknowledgement_without_the_snapshot_says_nothing_about_it(self) -> None:
+        log = RaftLog(NOTHING, entries(1))
+        log.install(snapshot(9, 3))
+
+        log.synced(at(9, 3), None)
+
+        assert log.is_snapshot_unsynced
+
+    def test_compaction_keeps_some_entries_for_followers_that_are_a_little_behind(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
+        log.commit_to(4)
+        log.take_committed(bytes_max=1000)
+
+        log.compact(snapshot(4, 2), keep_entries=2)
+
+        assert (log.base, log.snapshot, log.last) == (at(2, 1), snapshot(4, 2), at(5, 2))
+        log.compact(snapshot(3, 2), keep_entries=0)
+        assert log.snapshot == snapshot(4, 2)
+
+
+class TestMembership:
+    """The membership goes with the log."""
+
+    def test_it_is_in_force_when_appended_and_gone_when_cut(self) -> None:
+        log = RaftLog(NOTHING, entries(1))
+
+        log.accept(at(1, 1), [membership_entry(2, 1)])
+        assert log.membership == FOUR
+
+        log.accept(at(1, 1), [entry(2, 2)])
+        assert log.membership == THREE
+        assert log.membership_index == 0
+
+    def test_it_is_known_at_every_entry_that_is_not_compacted(self) -> None:
+        log = RaftLog(NOTHING, [entry(1, 1), membership_entry(2, 1), entry(3, 1)])
+        log.commit_to(3)
+        log.take_committed(bytes_max=1000)
+
+        assert [log.membership_at(index) for index in (1, 2, 3)] == [THREE, FOUR, FOUR]
+
+        log.compact(snapshot(3, 1, FOUR), keep_entries=0)
+        assert log.membership_at(3) == FOUR
+        assert log.membership_index == 2
+
+    def test_who_is_being_removed_is_needed_until_that_is_committed(self) -> None:
+        log = RaftLog(NOTHING)
+        log.append(Entry(1, 1, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1))))
+
+        assert set(log.voters_needed) == {A, B, C}
+        log.commit_to(1)
+        assert set(log.voters_needed) == {B, C}
+
+
+def test_uncommitted_bytes_follow_appends_commits_and_cuts() -> None:
+    log = RaftLog(NOTHING, entries(1, 1, 1))
+    size = entry(1, 1).size_bytes
+
+    assert log.uncommitted_bytes == 3 * size
+    log.commit_to(1)
+    assert log.uncommitted_bytes == 2 * size
+    log.accept(at(1, 1), entries(2, first=2))
+    assert log.uncommitted_bytes == size
+    log.install(snapshot(9, 3))
+    assert log.uncommitted_bytes == 0

@@ -1,0 +1,102 @@
+"""Tests of who takes part, and of counting a majority."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.raft.errors import MembershipRefusedError
+from coordinator.raft.membership import (
+    MEMBER_COUNT_MAX,
+    Identity,
+    Membership,
+    decode_membership,
+    encode_membership,
+    index_of_majority,
+)
+from tests.coordinator.raft.samples import B_WITH_NEW_DISK, THREE, A, B, C, D
+
+
+def test_a_learner_is_a_member_that_does_not_count() -> None:
+    membership = THREE.with_learner(D)
+
+    assert membership.members == (A, B, C, D)
+    assert membership.voters == (A, B, C)
+    assert not membership.is_majority([A, D])
+    assert membership.is_majority([A, B])
+
+
+def test_a_promoted_learner_counts() -> None:
+    membership = THREE.with_learner(D).with_promoted(4)
+
+    assert membership.voters == (A, B, C, D)
+    assert membership.learners == ()
+    assert not membership.is_majority([A, B])
+
+
+def test_only_a_learner_is_promoted() -> None:
+    with pytest.raises(MembershipRefusedError, match="node 4 is no learner"):
+        THREE.with_promoted(4)
+    with pytest.raises(MembershipRefusedError, match="node 2 is no learner"):
+        THREE.with_promoted(2)
+
+
+def test_a_node_id_is_a_member_with_one_disk_only() -> None:
+    """Node ids are not reused while the old disk is a member (I75)."""
+    with pytest.raises(MembershipRefusedError, match="remove it first if it has lost that disk"):
+        THREE.with_learner(B_WITH_NEW_DISK)
+
+    membership = THREE.without(2).with_learner(B_WITH_NEW_DISK)
+
+    assert membership.identity_of(2) == B_WITH_NEW_DISK
+    assert not membership.is_majority([A, B])
+
+
+def test_voters_and_learners_can_be_removed() -> None:
+    membership = THREE.with_learner(D)
+
+    assert membership.without(4) == THREE
+    assert membership.without(1).members == (B, C, D)
+
+
+def test_the_last_voter_stays() -> None:
+    with pytest.raises(MembershipRefusedError, match="node 1 is the last voter"):
+        Membership.of_voters([A]).with_learner(B).without(1)
+
+
+def test_who_is_no_member_cannot_be_removed() -> None:
+    with pytest.raises(MembershipRefusedError, match="node 4 is no member"):
+        THREE.without(4)
+
+
+def test_the_number_of_members_is_bounded() -> None:
+    voters = [Identity(node_id, b"d") for node_id in range(MEMBER_COUNT_MAX)]
+
+    with pytest.raises(MembershipRefusedError, match="that is the limit"):
+        Membership.of_voters(voters).with_learner(Identity(1000, b"d"))
+
+
+def test_a_membership_survives_its_bytes() -> None:
+    membership = THREE.with_learner(D)
+
+    assert decode_membership(encode_membership(membership)) == membership
+
+
+def test_nobody_has_a_majority_of_no_voters() -> None:
+    assert not Membership().is_majority([A])
+
+
+def test_others_are_all_voters_but_one() -> None:
+    assert THREE.with_learner(D).others(B) == [A, C]
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=9))
+def test_the_index_of_the_majority_is_the_highest_that_more_than_half_have(
+    indexes: list[int],
+) -> None:
+    def reached(index: int) -> bool:
+        return 2 * sum(other >= index for other in indexes) > len(indexes)
+
+    found = index_of_majority(indexes)
+
+    assert reached(found)
+    assert not reached(found + 1)
