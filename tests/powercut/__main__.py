@@ -1,18 +1,20 @@
 """Power cuts, a full disk and a thin one, on a real file system: `make powercut CUTS=20`.
 
-Needs root, FUSE and loop devices. Everything happens in namespaces of its own: mounts and
-processes go when the last process in them does, whatever ends it, and loop devices with their
-mounts. What is on no disk need not be removed: the workshop is in memory.
+Needs root, FUSE and loop devices. One process does the work; this one waits for it and takes down
+what it may have left. Mounts are those of the whole system: in a mount namespace of its own, the
+process that is the disk could be the last one that its mounts wait for, and would wait for itself.
 """
 
 import argparse
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -23,7 +25,8 @@ from tests.powercut.bad_disks import exhaust_pool, fill_disk
 from tests.powercut.broken_broker import broken
 from tests.powercut.cuts import PowerCuts
 
-_TOOLS = ("losetup", "mkfs.ext4", "mount", "umount", "unshare")
+_TOOLS = ("losetup", "mkfs.ext4", "mount", "setpriv", "umount")
+_PATIENCE_S = 20.0
 _CONTROL_CUTS = 2
 
 
@@ -31,21 +34,41 @@ def main() -> int:
     """Run the command line; return the exit status."""
     arguments = _parse()
     if arguments.inside is not None:
-        workshop = Path(arguments.inside)
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", arguments.inside], check=True)
-        try:
-            return trio.run(_run, workshop, arguments)
-        except KeyboardInterrupt:
-            _say("interrupted")
-            return 130
+        return trio.run(_run, Path(arguments.inside), arguments)
     missing = missing_here()
     if missing:
         _say(f"power cuts: skipped, for this needs {missing}")
         return 0
-    with tempfile.TemporaryDirectory(prefix="tidelog-powercut-") as made:
-        own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        again = [sys.executable, "-m", "tests.powercut", *sys.argv[1:], "--inside", made]
-        return subprocess.run([*own, *again], check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="tidelog-powercut-") as workshop:
+        return _supervise([*sys.argv[1:], "--inside", workshop], Path(workshop))
+
+
+def _supervise(arguments: list[str], workshop: Path) -> int:
+    """Run this program in a process of its own, and leave nothing of it behind."""
+    # Should this process be killed, the other one is interrupted, and takes down what it has.
+    command = ["setpriv", "--pdeathsig", "INT", sys.executable, "-m", "tests.powercut", *arguments]
+    with subprocess.Popen(command, start_new_session=True) as worker:
+        try:
+            return worker.wait()
+        except KeyboardInterrupt:
+            worker.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(_PATIENCE_S)
+            _say("interrupted")
+            return 130
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+            for mount_point in reversed(_mounts_in(workshop)):
+                subprocess.run(["umount", "--lazy", mount_point], check=True)
+
+
+def _mounts_in(directory: Path) -> list[str]:
+    """Return what is mounted there, in the order of mounting."""
+    lines = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
+    points = [line.split()[1] for line in lines]
+    return [point for point in points if Path(point).is_relative_to(directory)]
 
 
 def missing_here() -> str:
@@ -111,4 +134,8 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+    except* KeyboardInterrupt:
+        status = 130
+    sys.exit(status)

@@ -2,27 +2,30 @@
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from tests.integration.processes import ROOT
+from tests.integration.processes import ROOT, environment
 from tests.powercut.__main__ import missing_here
 
 
-def left_behind() -> list[str]:
+def left_behind(directory: Path) -> list[str]:
+    """Return what is mounted, used by a loop device, or lying about there."""
     mounts = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
     loops = [
-        str(file.read_text(encoding="utf-8"))
+        file.read_text(encoding="utf-8")
         for file in Path("/sys/block").glob("loop*/loop/backing_file")
     ]
-    here = [str(path) for path in Path(tempfile.gettempdir()).glob("tidelog-powercut-*")]
-    return [line for line in [*mounts, *loops, *here] if "tidelog-powercut" in line]
+    found = [line for line in [*mounts, *loops] if str(directory) in line]
+    return found + [str(path) for path in directory.iterdir()]
 
 
-def test_what_was_acknowledged_survives_real_power_cuts_and_nothing_is_left_behind() -> None:
+def test_what_was_acknowledged_survives_real_power_cuts_and_nothing_is_left_behind(
+    tmp_path: Path,
+) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "tests.powercut", "--cuts", "2", "--without-controls"],
         cwd=ROOT,
+        env=environment(TMPDIR=str(tmp_path)),
         capture_output=True,
         text=True,
         check=False,
@@ -36,4 +39,4 @@ def test_what_was_acknowledged_survives_real_power_cuts_and_nothing_is_left_behi
     else:
         assert said[-1].startswith("2 power cuts, ")
         assert " 0 lost, 0 cuts with problems" in said[-1]
-    assert not left_behind()
+    assert not left_behind(tmp_path)
