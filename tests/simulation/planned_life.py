@@ -40,10 +40,12 @@ from tests.simulation.checkers.log_promises import (
     NoTrespass,
     ProducerOrder,
     StableOffsets,
+    TimeIsFound,
 )
 from tests.simulation.clients import Clients
 from tests.simulation.clock import DeadlockError, EventBudgetError
 from tests.simulation.faults import Nemesis
+from tests.simulation.historian import Historian
 from tests.simulation.plans import Plan
 from tests.simulation.process import Process
 from tests.simulation.readers import RawReader, with_connection
@@ -101,6 +103,11 @@ class _Life:
                     last = self._clients.reader("last reader")
                     last.should_stop = True
                     await self._world.add_node("last reader").start(last.run).ended.wait()
+                    if not self._plan.has_retention and not any(
+                        log.damage for log in last.logs.values()
+                    ):
+                        historian = Historian(self.book)
+                        await self._world.add_node("historian").start(historian.run).ended.wait()
             except trio.TooSlowError:
                 raise ViolationError("Liveness", "the tail does not come to its end") from None
             nursery.cancel_scope.cancel()
@@ -144,6 +151,7 @@ def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         NothingPhantom(),
         NoTrespass(),
         StableOffsets(),
+        TimeIsFound(),
         NoDuplicates(rules),
         Contiguous(),
         BelowHighWatermark(),

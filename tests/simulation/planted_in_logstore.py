@@ -192,6 +192,27 @@ def _floor_of_the_next(self: SegmentIndex, offset: int) -> tuple[int, int] | Non
     return place if after is None else (place[0], after)
 
 
+_before_time = SegmentIndex.before_time
+
+
+def _before_time_of_the_next(self: SegmentIndex, timestamp_ms: int) -> tuple[int, int] | None:
+    place = _before_time(self, timestamp_ms)
+    if place is None:
+        return None
+    after = self.ceiling_position(place[1] + 1)
+    return place if after is None else (place[0], after)
+
+
+_take_in = Segment.take_in
+
+
+def _take_in_last_time(
+    self: Segment, header: BatchHeader, position: int, *, base_offset: int
+) -> None:
+    _take_in(self, header, position, base_offset=base_offset)
+    self.max_timestamp_ms = header.max_timestamp_ms
+
+
 _snapshot = ProducerStates.snapshot
 
 
@@ -349,6 +370,16 @@ MUTANTS: Final = (
         "index-off-by-one",
         "a read begins at the index entry behind the one it should begin at",
         (SegmentIndex, "floor", _floor_of_the_next),
+    ),
+    Mutant(
+        "time-off-by-one",
+        "a search for a time begins at the index entry behind the one it should begin at",
+        (SegmentIndex, "before_time", _before_time_of_the_next),
+    ),
+    Mutant(
+        "times-taken-to-rise",
+        "the last timestamp of a segment is taken for its largest",
+        (Segment, "take_in", _take_in_last_time),
     ),
     Mutant(
         "stale-producers",

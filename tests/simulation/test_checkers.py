@@ -12,6 +12,7 @@ from tests.simulation.checkers.book import (
     DamageReported,
     Fetched,
     FinalLog,
+    LookedUp,
     OutOfRange,
     ProducerRules,
     SentRecord,
@@ -36,6 +37,7 @@ from tests.simulation.checkers.log_promises import (
     NoTrespass,
     ProducerOrder,
     StableOffsets,
+    TimeIsFound,
 )
 from wire.produce import AckLevel
 
@@ -133,6 +135,10 @@ def trespassed(*, is_read: bool, has_rot: bool = False) -> Story:
     return tell
 
 
+def sought(timestamp_ms: int, offset: int) -> Story:
+    return lambda book: book.looked_up(LookedUp(0, timestamp_ms, offset, [(5, 20), (6, 10)], 7))
+
+
 def probed(*events: tuple[str, dict[str, object]]) -> Story:
     def tell(book: Book) -> None:
         for event, fields in events:
@@ -226,6 +232,8 @@ def rotted_and_served(book: Book) -> None:
 
 
 KEPT: list[tuple[Checker, Story]] = [
+    (TimeIsFound(), sought(10, 5)),
+    (TimeIsFound(), sought(21, 7)),
     (NoTrespass(), told(acked(1, 5), fetched((5, 1)))),
     (NoTrespass(), trespassed(is_read=True, has_rot=True)),
     (StableOffsets(), told(acked(1, 0), fetched((0, 1)), fetched((0, 1)))),
@@ -262,6 +270,8 @@ KEPT: list[tuple[Checker, Story]] = [
 ]
 
 BROKEN: list[tuple[Checker, Story]] = [
+    (TimeIsFound(), sought(10, 6)),
+    (TimeIsFound(), sought(11, 7)),
     (NoTrespass(), trespassed(is_read=True)),
     (NoTrespass(), trespassed(is_read=False)),
     (StableOffsets(), told(acked(1, 0), fetched((0, 2)))),

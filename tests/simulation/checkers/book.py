@@ -83,6 +83,18 @@ class OutOfRange(msgspec.Struct, frozen=True):
     asked_at: float
 
 
+class LookedUp(msgspec.Struct, frozen=True):
+    """A reader has asked for the first record of a time or later."""
+
+    partition: int
+    timestamp_ms: int
+    offset: int | None
+    """The answer; the end of the log if there is none."""
+    times: Sequence[tuple[int, int]]
+    """Offset and timestamp of every record that there is, in milliseconds."""
+    end_offset: int
+
+
 class DamageReported(msgspec.Struct, frozen=True):
     """Somebody says that stored records are damaged."""
 
@@ -131,6 +143,9 @@ class Checker:
 
     def out_of_range(self, refusal: OutOfRange) -> None:
         """A reader was told the bounds of a log, and that it is outside of them."""
+
+    def looked_up(self, looked_up: LookedUp) -> None:
+        """A reader was told where a time is."""
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
         """Records below an offset are to be deleted; `None` means all there are."""
@@ -215,6 +230,11 @@ class Book:
             return
         for checker in self.checkers:
             checker.out_of_range(refusal)
+
+    def looked_up(self, looked_up: LookedUp) -> None:
+        """See `Checker.looked_up`."""
+        for checker in self.checkers:
+            checker.looked_up(looked_up)
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
         """See `Checker.deleting`."""

@@ -9,6 +9,7 @@ from tests.simulation.checkers.book import (
     DamageReported,
     Fetched,
     FinalLog,
+    LookedUp,
     OutOfRange,
     Place,
     ProducerRules,
@@ -284,6 +285,24 @@ class Contiguous(Checker):
                     f" {offset}"
                 )
             expected = offset + 1
+
+
+@final
+class TimeIsFound(Checker):
+    """A time leads to the first record that is as young as it or younger.
+
+    First by offset, whatever the order of timestamps is.
+    """
+
+    def looked_up(self, looked_up: LookedUp) -> None:
+        """See `Checker`."""
+        young = (offset for offset, at in looked_up.times if at >= looked_up.timestamp_ms)
+        expected = next(young, looked_up.end_offset)
+        if looked_up.offset != expected:
+            self.fail(
+                f"time {looked_up.timestamp_ms} of partition {looked_up.partition} leads to"
+                f" {looked_up.offset}, the first record of it or later is at {expected}"
+            )
 
 
 @final

@@ -1,0 +1,55 @@
+"""A client that looks up times, when all else is done."""
+
+from typing import final
+
+import trio
+
+from client.client import connect
+from client.consumer import Consumer
+from tests.simulation.broker_host import HOST, PORT, TOPIC
+from tests.simulation.checkers.book import Book, LookedUp
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from wire.errors import TidelogError
+
+_TIMES_MAX = 12
+
+
+@final
+class Historian:
+    """Reads everything, and compares where a seek to a time leads to; nobody else may write."""
+
+    def __init__(self, book: Book) -> None:
+        """Tell `book` what was found."""
+        self._book = book
+
+    async def run(self, process: Process) -> None:
+        """Look up some of the times that there are, and the moments behind them."""
+        while True:
+            try:
+                async with (
+                    connect(
+                        f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
+                    ) as client,
+                    client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
+                ):
+                    await self._look_up(consumer)
+                    return
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _look_up(self, consumer: Consumer) -> None:
+        ends = await consumer.end_offsets()
+        times: dict[int, list[tuple[int, int]]] = {at.partition: [] for at in ends}
+        async for batch in consumer.batches(ends):
+            records = [(record.offset, record.timestamp_ms) for record in batch.records()]
+            times[batch.partition] += records
+        known = sorted({time for records in times.values() for _, time in records})
+        for time in known[:: max(1, len(known) // _TIMES_MAX)]:
+            for wanted in (time, time + 1):
+                await consumer.seek_to_time(wanted)
+                for at, end in ends.items():
+                    found = consumer.position(at.topic, at.partition)
+                    self._book.looked_up(
+                        LookedUp(at.partition, wanted, found, times[at.partition], end)
+                    )
