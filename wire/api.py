@@ -13,7 +13,7 @@ from typing import Generic, TypeVar, final
 
 import msgspec
 
-from wire import fetch, produce, session, topics
+from wire import cluster, fetch, produce, session, topics
 from wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from wire.frame import FrameKind, encode_frame
 
@@ -39,6 +39,9 @@ class ApiKey(IntEnum):
     PRODUCE = 8
     FETCH = 9
     LIST_OFFSETS = 10
+    PEER_STATUS = 20
+    RAFT = 21
+    RAFT_SNAPSHOT = 22
 
 
 @final
@@ -126,6 +129,9 @@ INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.I
 PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
 FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply)
 LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply)
+PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
+RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply)
+RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
 
 AnyApi = Api[object, object]
 

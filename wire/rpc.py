@@ -95,6 +95,7 @@ class RpcConnection:
         request: RequestType,
         *,
         take: Callable[[ReplyType, memoryview], Result],
+        attachment: Sequence[BytesLike] = (),
     ) -> Result:
         """Send a request and return what `take` makes of the reply and its attachment.
 
@@ -119,7 +120,7 @@ class RpcConnection:
                     outcome.append(error)
             done.set()
 
-        self.submit(asked, request, finish)
+        self.submit(asked, request, finish, attachment=attachment)
         await done.wait()
         (result,) = outcome
         if isinstance(result, Exception):

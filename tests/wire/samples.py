@@ -4,6 +4,14 @@ from typing import NamedTuple, TypeVar, cast
 
 from wire import api
 from wire.api import AnyApi, Api
+from wire.cluster import (
+    PeerStatusReply,
+    PeerStatusRequest,
+    RaftReply,
+    RaftRequest,
+    RaftSnapshotReply,
+    RaftSnapshotRequest,
+)
 from wire.errors import CorruptBatchError, OffsetOutOfRangeError
 from wire.fetch import (
     FetchReply,
@@ -232,5 +240,30 @@ EXCHANGES = [
                 PartitionOffset(offset=None, error=CORRUPT_BATCH),
             ]
         ),
+    ),
+    _exchange(
+        api.PEER_STATUS,
+        PeerStatusRequest(node_id=2),
+        PeerStatusReply(
+            node_id=1,
+            disk_id=b"a disk of node 1",
+            peer_ids=[1, 2, 3],
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+        ),
+    ),
+    _exchange(
+        api.RAFT,
+        RaftRequest(cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]),
+        RaftReply(node_id=1),
+    ),
+    _exchange(
+        api.RAFT_SNAPSHOT,
+        RaftSnapshotRequest(
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+            message=b"an offer",
+            position=262_144,
+            total_bytes=300_000,
+        ),
+        RaftSnapshotReply(received_bytes=300_000),
     ),
 ]

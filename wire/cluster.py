@@ -1,0 +1,58 @@
+"""Messages between the brokers of a cluster: who is there, and what Raft says.
+
+Pure: declarations. They are spoken on the same port as everything else. No client needs them.
+"""
+
+import msgspec
+
+
+class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask a node who it is, before there is a cluster."""
+
+    node_id: int
+    """Who asks."""
+
+
+class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
+    """What a node says of itself."""
+
+    node_id: int
+    disk_id: bytes
+    """Drawn when its metadata directory was made."""
+    peer_ids: list[int]
+    """Node ids that it was started with, itself included, ascending."""
+    cluster_id: str | None
+    """Of the cluster that it belongs to, `None` as long as it belongs to none."""
+
+
+class RaftRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Messages of Raft; what they are answered with comes in requests the other way."""
+
+    cluster_id: str
+    """Refused by a node of another cluster."""
+    messages: list[bytes]
+    """In the order in which they were sent; each is a message of `coordinator.raft.messages`."""
+
+
+class RaftReply(msgspec.Struct, frozen=True, array_like=True):
+    """The messages have arrived, which says nothing of what becomes of them."""
+
+    node_id: int
+
+
+class RaftSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a snapshot, which is the attachment; pieces come in order, on one connection."""
+
+    cluster_id: str
+    message: bytes
+    """The message of Raft that offers the snapshot; the same with every piece."""
+    position: int
+    """Of the first byte of the piece; 0 begins anew."""
+    total_bytes: int
+    """Length of the whole snapshot; with the last piece the message takes effect."""
+
+
+class RaftSnapshotReply(msgspec.Struct, frozen=True, array_like=True):
+    """How far the snapshot has come."""
+
+    received_bytes: int
