@@ -69,6 +69,8 @@ class LogState(msgspec.Struct, frozen=True):
     """Segments below it are wholly on disk, and the checkpoint on disk says so."""
     is_checkpoint_due: bool
     """Whether the checkpoint on disk does not say all that was found."""
+    are_names_in_doubt: bool
+    """Whether names in the directory, the checkpoint's too, may go away with the power."""
 
 
 @final
@@ -92,7 +94,10 @@ class PartitionLog:
         self.leader_epochs = state.leader_epochs
         self._producers = state.producers
         self._durable = self._end()
-        self._unflushed = Unflushed(is_checkpoint_due=state.is_checkpoint_due)
+        self._unflushed = Unflushed(
+            is_checkpoint_due=state.is_checkpoint_due,
+            are_names_in_doubt=state.are_names_in_doubt,
+        )
         self._flush: Flush | None = None
         self._checkpoint_base_offset = state.checkpoint_base_offset
         self._is_disk_full = False
@@ -371,8 +376,9 @@ class PartitionLog:
         if before_offset > self._log_start_offset:
             self._move_start(before_offset)
             self._unflushed.request_checkpoint()
-        elif self._unflushed.is_checkpoint_due:
-            self._unflushed.request_checkpoint()  # There may be room for it now.
+        elif self._unflushed.is_checkpoint_due or self._unflushed.are_names_in_doubt:
+            # There may be room for it now; or the one that was found is not durable yet.
+            self._unflushed.request_checkpoint()
 
     def truncate(self, offset: int) -> None:
         """Remove all batches that reach to or above `offset`, durably; blocks.

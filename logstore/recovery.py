@@ -5,7 +5,8 @@ tail, which is cut off, or damage, which is remembered; `logstore.segment_scan` 
 Files that are missing are judged like bytes that are missing.
 
 Before a byte behind the recovery point is believed, the file is synced and its page cache
-dropped: after a failed fsync the kernel shows pages that never reached the disk.
+dropped: after a failed fsync the kernel shows pages that never reached the disk. Names are synced
+by the first flush, if not by the recovery: whoever made them may have been killed before that.
 """
 
 from typing import final
@@ -140,6 +141,7 @@ class _Recovery:
             self._producers,
             checkpoint_base_offset=self._known.recovery_base_offset,
             is_checkpoint_due=self._has_changed,
+            are_names_in_doubt=not self._has_changed,
         )
 
     def _read_checkpoint(self) -> None:

@@ -18,10 +18,12 @@ class Unflushed:
     Invariant: whatever is not durable is in here or in `work`.
     """
 
-    def __init__(self, *, is_checkpoint_due: bool) -> None:
-        """Begin with nothing but, maybe, a checkpoint."""
+    def __init__(self, *, is_checkpoint_due: bool, are_names_in_doubt: bool = False) -> None:
+        """Begin with nothing but, maybe, a checkpoint, and names that the next flush confirms."""
         self._files: dict[str, File] = {}
         self._has_new_names = False
+        self.are_names_in_doubt = are_names_in_doubt
+        """Whether a process before this one may have ended before its names were durable."""
         self.is_checkpoint_due = is_checkpoint_due
         """Whether the checkpoint on disk does not say all that it should."""
         self._is_room_for_checkpoint = True
@@ -60,12 +62,12 @@ class Unflushed:
         self.work = FlushWork(
             files=self._files,
             end=end,
-            has_new_names=self._has_new_names,
+            has_new_names=self._has_new_names or self.are_names_in_doubt,
             checkpoint=make_checkpoint() if is_due else None,
             bytes_since_checkpoint=self.bytes_since_checkpoint,
         )
         self._files = {}
-        self._has_new_names = False
+        self._has_new_names = self.are_names_in_doubt = False
         self.is_checkpoint_due = False
         return self.work
 

@@ -12,6 +12,7 @@ from tests.logstore.logs import (
     CHECKPOINT,
     DIRECTORY,
     disk_of,
+    expected,
     image_of,
     new_log,
     read_all,
@@ -105,6 +106,41 @@ def test_a_power_cut_loses_nothing_that_was_promised(tell: Callable[[Story], Non
     for story in crashes(tell):
         for seed in POWER_CUTS:
             story.check(story.opened.cut_power(seed))
+
+
+def test_a_deletion_that_is_asked_for_again_survives_although_its_first_checkpoint_does_not() -> (
+    None
+):
+    opened = new_log()
+    opened.append_many(50)
+    opened.flush(checkpoint=True)
+    opened.log.delete_records(30, high_watermark=50)
+    opened.disk.fail("sync_directory")
+    with pytest.raises(OSError, match="Input/output error"):
+        opened.flush()
+
+    again = opened.kill()
+    again.log.delete_records(30, high_watermark=50)
+    again.flush()
+
+    for seed in POWER_CUTS:
+        assert again.cut_power(seed).log.log_start_offset == 30
+
+
+def test_a_segment_whose_name_was_not_durable_when_a_process_was_killed_is_durable_when_used() -> (
+    None
+):
+    disk = FaultyDisk()
+    disk.fail("sync_directory", path=DIRECTORY)
+    with pytest.raises(OSError, match="Input/output error"):
+        new_log(disk=disk)
+
+    again = reopen(disk.kill())
+    again.append_many(5)
+    again.flush()
+
+    for seed in POWER_CUTS:
+        assert read_all(again.cut_power(seed).log) == expected(0, 5)
 
 
 def after_a_power_cut(seed: int) -> FaultyDisk:

@@ -30,6 +30,20 @@ def test_there_is_nothing_to_do_in_the_beginning() -> None:
     assert checkpoint_of(begin(Unflushed(is_checkpoint_due=True))) == CHECKPOINT
 
 
+def test_names_in_doubt_go_with_the_first_flush_and_ask_for_none() -> None:
+    unflushed = Unflushed(is_checkpoint_due=False, are_names_in_doubt=True)
+
+    assert begin(unflushed) is None
+    unflushed.wrote("file", FILE, 100)
+    work = begin(unflushed)
+    unflushed.done(had_no_room=False)
+    unflushed.wrote("file", FILE, 100)
+
+    assert work is not None
+    assert work.has_new_names
+    assert begin(unflushed) == FlushWork({"file": FILE}, END, False, None, 200)
+
+
 def test_what_was_written_is_flushed_once() -> None:
     unflushed = Unflushed(is_checkpoint_due=False)
     unflushed.wrote("file", FILE, 100)
