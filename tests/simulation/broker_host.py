@@ -10,7 +10,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.server import open_broker
-from tests.simulation.checkers.book import Book, DamageReported
+from tests.simulation.checkers.book import Book, DamageReported, ViolationError
 from tests.simulation.checkers.broker_promises import (
     CleanStopKeeps,
     DurableStays,
@@ -129,6 +129,8 @@ class BrokerHost:
         elif event == "log_damaged":
             partition, offset, end = fields["partition"], fields["offset"], fields["end_offset"]
             assert isinstance(partition, int)
+            if fields["topic"] != TOPIC:
+                raise ViolationError("DamageIsReal", f"nothing rots in {fields['topic']}")
             assert isinstance(offset, int)
             assert isinstance(end, int)
             self._book.damage_reported(DamageReported(partition, offset, end))

@@ -13,6 +13,7 @@ from tests.simulation.plans import Fault, Plan, ProducerPlan
 from tests.simulation.process import Program
 from tests.simulation.readers import LibraryReader, RawReader
 from tests.simulation.sometimes import Sometimes
+from tests.simulation.topic_churner import TopicChurner
 from tests.simulation.trespasser import Trespasser
 from tests.simulation.world import World
 from tests.simulation.writers import LibraryWriter, RawWriter, Values
@@ -29,7 +30,7 @@ class Clients:
         self.rules: dict[str, ProducerRules] = {}
         self.history: list[Operation] = []
         self.readers: list[RawReader] = []
-        self._administrators: list[Administrator] = []
+        self._administrators: list[Administrator | TopicChurner] = []
         self._writers: dict[str, LibraryWriter | RawWriter] = {}
         self._world = world
         self._plan = plan
@@ -53,6 +54,8 @@ class Clients:
             self._add(f"c{number}", partial(self._library_reader, f"c{number}"))
         if self._plan.has_administrator:
             self._add("admin", self._administrator)
+        if self._plan.churn_pause_s is not None:
+            self._add("maker", partial(self._churner, self._plan.churn_pause_s))
 
     def administrate(self, deed: Fault) -> None:
         """Have the administrator do this as soon as it can."""
@@ -127,6 +130,16 @@ class Clients:
         administrator.should_stop = self._should_stop
         self._administrators.append(administrator)
         return administrator.run
+
+    def _churner(self, pause_s: float) -> Program:
+        self._generations["maker"] += 1
+        generation = f"maker.{self._generations['maker']}"
+        self.rules[generation] = ProducerRules(acks=2, is_idempotent=True)
+        random = self._world.streams.stream(generation)
+        churner = TopicChurner(generation, pause_s, random, self._book, self._sometimes)
+        churner.should_stop = self._should_stop
+        self._administrators.append(churner)
+        return churner.run
 
     def _writer(self, name: str, plan: ProducerPlan) -> Program:
         self._generations[name] += 1

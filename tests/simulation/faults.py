@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import final
 
-from tests.simulation.broker_host import HOST, BrokerHost
+from tests.simulation.broker_host import HOST, TOPIC, BrokerHost
 from tests.simulation.checkers.book import Book, DamageReported
 from tests.simulation.clients import Clients
 from tests.simulation.faulty_disk import FaultyDisk
@@ -19,6 +19,13 @@ from tests.simulation.rot import checkpoints, provable_batches, provable_sectors
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 
+_TOPIC_CHANGES = (
+    ("write_at", "metadata/", "crash in metadata"),
+    ("sync", "metadata/", "crash in metadata"),
+    ("make_directory", "topics/", "crash in creation"),
+    ("rename", "topics/", "crash in deletion"),
+    ("remove_directory", "deleted", "crash in deletion"),
+)
 _ROOMY_BYTES = 1 << 50
 _CUTS_AFTER_STOP = 0.5
 _SHORT_S = 0.002
@@ -59,6 +66,7 @@ class Nemesis:
             "kill_after_append": partial(self._crash_after_append, crash=host.kill),
             "crash_in_roll": self._crash_in_roll,
             "crash_in_checkpoint": self._crash_in_checkpoint,
+            "crash_in_topic_change": self._crash_in_topic_change,
             "stop": self._stop,
             "pause": lambda fault: host.node.pause(fault.duration),
             "stall_loop": lambda fault: host.node.stall_loop(fault.duration),
@@ -173,6 +181,19 @@ class Nemesis:
 
         self._aims.append(aim)
 
+    def _crash_in_topic_change(self, fault: Fault) -> None:
+        wanted, beginning, probe = _TOPIC_CHANGES[int(fault.dice * len(_TOPIC_CHANGES))]
+
+        def aim(operation: str, path: str) -> bool:
+            if operation != wanted or not path.startswith(beginning):
+                return False
+            self._sometimes.reached(probe)
+            crash = self._host.kill if fault.dice % 0.1 < 0.02 else self._host.cut_power
+            self._world.clock.call_later(fault.dice % 0.01 * _SHORT_S * 100, crash)
+            return True
+
+        self._aims.append(aim)
+
     def _stop(self, fault: Fault) -> None:
         """Let the broker stop in good order a moment after an append."""
 
@@ -249,7 +270,7 @@ class Nemesis:
         disk = self._host.node.disk
         batches = [
             batch
-            for batch in provable_batches(disk)
+            for batch in provable_batches(disk, TOPIC)
             if batch.partition not in self._rotted_partitions
         ]
         if not batches:
@@ -270,7 +291,7 @@ class Nemesis:
         disk = self._host.node.disk
         sectors = [
             sector
-            for sector in provable_sectors(disk)
+            for sector in provable_sectors(disk, TOPIC)
             if sector.partition not in self._rotted_partitions
         ]
         if not sectors:
@@ -294,7 +315,9 @@ class Nemesis:
         if paths:
             path = paths[int(fault.dice * len(paths))]
             bit = int(fault.dice * 1_000_003) % (len(disk.durable_bytes(path)) * 8)
-            self._book.checkpoint_rotted(int(path.split("/")[2]))
+            partition = self._book.numbers.of_directory(path.rpartition("/")[0])
+            assert partition is not None, "checkpoints are those of partitions"
+            self._book.checkpoint_rotted(partition)
             self._flip(disk, path, bit)
 
     def _flip(self, disk: FaultyDisk, path: str, bit: int) -> None:

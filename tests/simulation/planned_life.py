@@ -13,8 +13,15 @@ import msgspec
 import trio
 
 from tests.simulation.broker_host import TOPIC, BrokerHost
-from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay
-from tests.simulation.checkers.book import Book, Checker, ProducerRules, ViolationError
+from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay, TopicsStay
+from tests.simulation.checkers.book import (
+    Book,
+    Checker,
+    FinalLog,
+    ProducerRules,
+    TopicChange,
+    ViolationError,
+)
 from tests.simulation.checkers.broker_promises import (
     CleanStopKeeps,
     DamageIsReal,
@@ -53,7 +60,7 @@ from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import Simulation, World
 from wire import api
 from wire.rpc import RpcConnection
-from wire.topics import CreateTopicRequest
+from wire.topics import CreateTopicRequest, DescribeTopicsRequest, TopicDescription
 
 _PATIENCE_S = 20.0
 _EVENTS_PER_S_MAX = 5_000
@@ -85,6 +92,7 @@ class _Life:
         self.host = BrokerHost(world, plan, self.book, self.sometimes)
         self._clients = Clients(world, plan, self.book, self.sometimes)
         self._clients.rules = self.rules
+        self._other_logs: dict[int, FinalLog] = {}
 
     async def live(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -108,10 +116,11 @@ class _Life:
                     ):
                         historian = Historian(self.book)
                         await self._world.add_node("historian").start(historian.run).ended.wait()
+                    await self._world.add_node("auditor").start(self._audit).ended.wait()
             except trio.TooSlowError:
                 raise ViolationError("Liveness", "the tail does not come to its end") from None
             nursery.cancel_scope.cancel()
-        self.book.ended(last.logs)
+        self.book.ended({**last.logs, **self._other_logs})
         if self._plan.is_durable:
             self._check_history(last)
 
@@ -122,13 +131,46 @@ class _Life:
             request = CreateTopicRequest(
                 TOPIC, self._plan.partition_count, self._plan.topic_settings
             )
+            change = TopicChange(TOPIC, is_creation=True, asked_at=trio.current_time())
+            self.book.topic_changing(change)
             ids.append((await connection.ask(api.CREATE_TOPIC, request)).topic_id)
+            self.book.topic_changed(change, ids[0])
 
         async def administrate(process: Process) -> None:
             await with_connection(process, create)
 
         await self._world.add_node("founder").start(administrate).ended.wait()
         return ids[0]
+
+    async def _audit(self, process: Process) -> None:
+        """See which topics there are at the end, and what is in those that come and go."""
+        topics: list[TopicDescription] = []
+
+        async def look(connection: RpcConnection) -> None:
+            asked_at = trio.current_time()
+            reply = await connection.ask(api.DESCRIBE_TOPICS, DescribeTopicsRequest(None))
+            topics[:] = reply.topics
+            self.book.topics_seen({topic.name: topic.topic_id for topic in topics}, asked_at)
+
+        await with_connection(process, look)
+        for topic in topics:
+            if topic.name == TOPIC:
+                self.book.settings_seen(topic.config, trio.current_time())
+                continue
+            reader = RawReader(
+                process.name,
+                self.book,
+                self.sometimes,
+                topic_id=topic.topic_id,
+                partition_count=len(topic.partitions),
+            )
+            reader.should_stop = True
+            await reader.run(process)
+            self._other_logs |= reader.logs
+        known = {f"{topic.name}.{topic.topic_id.hex()}" for topic in topics}
+        stored = self.host.node.disk.list_directory("topics")
+        if known != set(stored):
+            raise ViolationError("TopicsStay", f"there are {known} and on disk {stored}")
 
     def _check_history(self, last: RawReader) -> None:
         history = self._clients.history
@@ -161,6 +203,7 @@ def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         LogStartRises(),
         DeletedStays(has_retention=plan.has_retention),
         SettingsStay(),
+        TopicsStay(),
         DamageIsReal(),
         RotIsFound(),
         HonestStatus(),

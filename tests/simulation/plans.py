@@ -21,6 +21,7 @@ FAULT_GAPS_S: Final = {
     "kill_after_append": 8.0,
     "crash_in_roll": 6.0,
     "crash_in_checkpoint": 6.0,
+    "crash_in_topic_change": 5.0,
     "stop": 15.0,
     "pause": 10.0,
     "stall_loop": 10.0,
@@ -62,6 +63,7 @@ _ALTERATIONS: Final = (
 )
 """What `alter_topic` sets, and below which dice."""
 
+_CHURNS = 0.4
 _DEEDS = {"delete_records", "alter_topic"}
 _RETENTION = {"retention_bytes", "retention_ms"}
 
@@ -122,6 +124,8 @@ class Plan(msgspec.Struct, frozen=True):
     producers: list[ProducerPlan]
     library_consumer_count: int
     faults: list[Fault]
+    churn_pause_s: float | None = None
+    """Mean time between two deeds of a client that creates and deletes topics of its own."""
 
     @property
     def is_durable(self) -> bool:
@@ -168,6 +172,8 @@ def draw_plan(seed: int, seconds: float) -> Plan:
     random = streams.stream("clients")
     producers = [_draw_producer(random) for _ in range(random.randint(1, 3))]
     library_consumer_count = random.randint(0, 1)
+    random = streams.stream("churn")
+    churn_pause_s = 10 ** random.uniform(-1.0, 0.3) if random.random() < _CHURNS else None
     random = streams.stream("configuration")
     return Plan(
         seed=str(seed),
@@ -186,6 +192,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         producers=producers,
         library_consumer_count=library_consumer_count,
         faults=_draw_faults(streams, seconds),
+        churn_pause_s=churn_pause_s,
     )
 
 

@@ -68,8 +68,9 @@ class RawReader:
     ) -> None:
         """Begin at the start."""
         self.should_stop = False
-        self.logs = {partition: FinalLog() for partition in range(partition_count)}
-        """What was read since the beginning."""
+        self._first = book.numbers.first(topic_id)
+        self.logs = {self._first + partition: FinalLog() for partition in range(partition_count)}
+        """What was read since the beginning, by number of the partition."""
         self._name = name
         self._book = book
         self._sometimes = sometimes
@@ -78,9 +79,10 @@ class RawReader:
 
     async def run(self, process: Process) -> None:
         """Read until told to stop, and then to the end."""
-        await with_connection(process, self._read)
+        await with_connection(process, self.read)
 
-    async def _read(self, connection: RpcConnection) -> None:
+    async def read(self, connection: RpcConnection) -> None:
+        """Read until told to stop, and then to the end, or until the connection fails."""
         is_at_end = False
         while not (is_at_end and self.should_stop):
             partitions = [
@@ -117,7 +119,8 @@ class RawReader:
         if result.error is not None:
             self._take_error(partition, from_wire(result.error), asked_at)
             return
-        log = self.logs[partition]
+        number = self._first + partition
+        log = self.logs[number]
         fetch_offset = self._next_offsets[partition]
         records, next_offset = self._decode(batches, fetch_offset)
         log.log_start_offset = result.log_start_offset
@@ -127,7 +130,7 @@ class RawReader:
         self._book.fetched(
             Fetched(
                 self._name,
-                partition,
+                number,
                 fetch_offset,
                 next_offset,
                 records,
@@ -157,18 +160,19 @@ class RawReader:
 
     def _take_error(self, partition: int, error: BrokerError, asked_at: float) -> None:
         offset = self._next_offsets[partition]
+        number = self._first + partition
         if isinstance(error, CorruptRecordError):
             assert error.next_offset is not None
-            damage = DamageReported(partition, offset, error.next_offset)
+            damage = DamageReported(number, offset, error.next_offset)
             self._sometimes.reached("damage read")
             self._book.damage_reported(damage)
-            self.logs[partition].damage.append(damage)
+            self.logs[number].damage.append(damage)
             self._next_offsets[partition] = error.next_offset
         elif isinstance(error, OffsetOutOfRangeError):
             assert error.log_start_offset is not None
             assert error.log_end_offset is not None
             start, end = error.log_start_offset, error.log_end_offset
-            self._book.out_of_range(OutOfRange(self._name, partition, offset, start, end, asked_at))
+            self._book.out_of_range(OutOfRange(self._name, number, offset, start, end, asked_at))
             if offset < start:
                 self._sometimes.reached("reader overtaken")
             self._next_offsets[partition] = max(start, min(offset, end))

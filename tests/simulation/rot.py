@@ -22,12 +22,12 @@ class StoredBatch(NamedTuple):
     header: BatchHeader
 
 
-def provable_batches(disk: FaultyDisk) -> list[StoredBatch]:
-    """Return all batches of topics whose damage could be proven."""
+def provable_batches(disk: FaultyDisk, topic: str) -> list[StoredBatch]:
+    """Return all batches of a topic whose damage could be proven."""
     found: list[StoredBatch] = []
     for path in sorted(contents(disk)):
         parts = path.split("/")
-        if parts[0] == "topics" and path.endswith(".log"):
+        if path.startswith(f"topics/{topic}.") and path.endswith(".log"):
             batches = _batches(disk.durable_bytes(path), path, int(parts[2]))
             proven = max((batch.header.durable_position for batch in batches), default=0)
             found += [batch for batch in batches if batch.position + batch.header.size <= proven]
@@ -45,11 +45,11 @@ class StoredSector(NamedTuple):
     """Exclusive end."""
 
 
-def provable_sectors(disk: FaultyDisk) -> list[StoredSector]:
-    """Return all sectors that hold nothing but batches whose damage could be proven."""
+def provable_sectors(disk: FaultyDisk, topic: str) -> list[StoredSector]:
+    """Return all sectors of a topic that hold nothing but batches whose damage could be proven."""
     found: dict[tuple[str, int], StoredSector] = {}
     ends: dict[str, int] = {}
-    for path, partition, position, header in provable_batches(disk):
+    for path, partition, position, header in provable_batches(disk, topic):
         ends[path] = position + header.size
         for start in range(position // SECTOR_BYTES * SECTOR_BYTES, ends[path], SECTOR_BYTES):
             known = found.get((path, start))

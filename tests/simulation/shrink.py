@@ -137,6 +137,7 @@ def _simplifications() -> Iterator[Callable[[Plan], Plan]]:
     yield lambda plan: replace(plan, network=_CALM)
     yield lambda plan: replace(plan, buggify_rate=0.0)
     yield lambda plan: replace(plan, library_consumer_count=0)
+    yield lambda plan: replace(plan, churn_pause_s=None)
     yield lambda plan: replace(plan, partition_count=1)
     for number in range(3):
         yield partial(_with_one_producer, number)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay
+from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay, TopicsStay
 from tests.simulation.checkers.book import (
     Acknowledged,
     Book,
@@ -16,6 +16,7 @@ from tests.simulation.checkers.book import (
     OutOfRange,
     ProducerRules,
     SentRecord,
+    TopicChange,
     ViolationError,
 )
 from tests.simulation.checkers.broker_promises import (
@@ -42,7 +43,7 @@ from tests.simulation.checkers.log_promises import (
 from wire.produce import AckLevel
 
 RULES = {"p": ProducerRules(2, is_idempotent=True), "q": ProducerRules(1, is_idempotent=False)}
-DIRECTORY = "topics/flights.00/0"
+DIRECTORY = f"topics/flights.{bytes(16).hex()}/0"
 
 Story = Callable[[Book], None]
 
@@ -207,6 +208,26 @@ def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
     return tell
 
 
+def topics(*steps: str) -> Story:
+    """Tell of the topic `n`: `create`, `created A`, `delete`, `deleted`, `start`, `sees A`."""
+
+    def tell(book: Book) -> None:
+        for step in steps:
+            verb, _, topic_id = step.partition(" ")
+            change = TopicChange("n", verb.startswith("create"), 1.0)
+            match verb:
+                case "create" | "delete":
+                    book.topic_changing(change)
+                case "created" | "deleted":
+                    book.topic_changed(change, topic_id.encode() or None)
+                case "start":
+                    book.probed("broker_started", {})
+                case _:
+                    book.topics_seen({"n": topic_id.encode()} if topic_id else {}, 3.0)
+
+    return tell
+
+
 def rotted(book: Book) -> None:
     book.rotted(DamageReported(0, 3, 5))
 
@@ -265,6 +286,10 @@ KEPT: list[tuple[Checker, Story]] = [
     (SettingsStay(), altered("2", "2", is_told=True, has_restart=True)),
     (SettingsStay(), altered("1", "1", is_told=False, has_restart=True)),
     (SettingsStay(), altered("1", "2", is_told=False)),
+    (TopicsStay(), topics("create", "created A", "start", "sees A", "delete", "deleted", "sees")),
+    (TopicsStay(), topics("create", "created A", "delete", "deleted", "create", "created B")),
+    (TopicsStay(), topics("create", "start", "sees A", "delete", "start", "sees A", "sees A")),
+    (TopicsStay(), topics("create", "sees", "sees A", "delete", "sees A", "sees")),
     (DamageIsReal(), rotted_and_reported),
     (RotIsFound(), rotted_and_found),
 ]
@@ -302,6 +327,13 @@ BROKEN: list[tuple[Checker, Story]] = [
     (DeletedStays(has_retention=False), deleted_then_start_at(6)),
     (SettingsStay(), altered("1", is_told=True)),
     (SettingsStay(), altered("1", "2", is_told=False, has_restart=True)),
+    (TopicsStay(), topics("create", "created A", "start", "sees")),
+    (TopicsStay(), topics("create", "created A", "delete", "deleted", "start", "sees A")),
+    (TopicsStay(), topics("create", "created A", "delete", "deleted", "create", "created A")),
+    (TopicsStay(), topics("create", "start", "sees", "sees A")),
+    (TopicsStay(), topics("create", "created A", "delete", "start", "sees A", "sees")),
+    (TopicsStay(), topics("sees A")),
+    (TopicsStay(), probed(("topic_without_metadata", {}))),
     (DamageIsReal(), reported),
     (RotIsFound(), rotted_and_served),
     (HonestStatus(), probed(("log_status_changed", {"status": "offline"}))),

@@ -26,17 +26,19 @@ def disk_with_batches() -> FaultyDisk:
 
 
 def test_all_batches_but_the_last_are_proven_by_the_one_behind_them() -> None:
-    offsets = [batch.header.base_offset for batch in provable_batches(disk_with_batches())]
+    offsets = [
+        batch.header.base_offset for batch in provable_batches(disk_with_batches(), "flights")
+    ]
 
     assert offsets == list(range(BATCH_COUNT - 1))
 
 
 def test_a_sector_is_provable_if_it_holds_nothing_but_provable_batches() -> None:
     disk = disk_with_batches()
-    batches = provable_batches(disk)
+    batches = provable_batches(disk, "flights")
     end = batches[-1].position + batches[-1].header.size
 
-    sectors = provable_sectors(disk)
+    sectors = provable_sectors(disk, "flights")
 
     assert [sector.position for sector in sectors] == list(
         range(SECTOR_BYTES, end - SECTOR_BYTES + 1, SECTOR_BYTES)

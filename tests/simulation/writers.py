@@ -50,9 +50,18 @@ _ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
 class Values:
     """Makes the records of one producer."""
 
-    def __init__(self, name: str, plan: ProducerPlan, random: Random, partition_count: int) -> None:
-        """Number them from 0 on in each partition."""
+    def __init__(
+        self,
+        name: str,
+        plan: ProducerPlan,
+        random: Random,
+        partition_count: int,
+        *,
+        first_number: int = 0,
+    ) -> None:
+        """Number them from 0 on in each partition; the book knows 0 as `first_number`."""
         self.name = name
+        self._first_number = first_number
         self.random = random
         self._plan = plan
         self._numbers = [0] * partition_count
@@ -67,8 +76,9 @@ class Values:
         self._numbers[partition] += 1
         size = self.random.randint(0, self._plan.value_bytes_max)
         padding = self.random.randbytes(size // 2).hex()
-        value = f"{self.name}/{partition}/{number}/{padding}".encode()
-        return SentRecord(self.name, partition, number, value)
+        known_as = self._first_number + partition
+        value = f"{self.name}/{known_as}/{number}/{padding}".encode()
+        return SentRecord(self.name, known_as, number, value)
 
 
 @final
@@ -180,7 +190,8 @@ class RawWriter:
         self._book = book
         self._sometimes = sometimes
         self._topic_id = topic_id
-        self._producer_id = 0
+        self.producer_id = 0
+        """What the broker knows it by; 0 to have one given."""
         self._sequences = [0] * partition_count
         self._under_way: _Batch | None = None
         self._acknowledged: list[list[_Batch]] = [[] for _ in range(partition_count)]
@@ -188,23 +199,31 @@ class RawWriter:
 
     async def run(self, process: Process) -> None:
         """Write until told to stop."""
-        await with_connection(process, self._write)
+        await with_connection(process, self.write)
 
-    async def _write(self, connection: RpcConnection) -> None:
+    async def write(self, connection: RpcConnection) -> None:
+        """Write until told to stop and a batch is acknowledged, or until the connection fails."""
         random = self._values.random
         self._connection_count += 1
         has_proof = False
         while self._under_way is not None or not (self.should_stop and has_proof):
             with trio.fail_after(PATIENCE_S):
-                if self._producer_id == 0:
+                if self.producer_id == 0:
                     reply = await connection.ask(api.INIT_PRODUCER, InitProducerRequest())
-                    self._producer_id = reply.producer_id
+                    self.producer_id = reply.producer_id
                 if self._under_way is None:
                     self._under_way = self._next_batch()
                 has_proof = await self._deliver(connection, self._under_way)
                 if has_proof and self.may_resend and random.random() < 0.1:
                     await self._resend(connection)
             await trio.sleep(random.expovariate(1 / self._plan.pause_s))
+
+    async def is_refused(self, connection: RpcConnection) -> bool:
+        """Send what nobody shall ever see; return whether it was refused."""
+        ghost = SentRecord(self._values.name, 0, 0, b"ghost")
+        batch = _Batch(0, [ghost], self._sequences[0], trio.current_time())
+        with trio.fail_after(PATIENCE_S):
+            return (await self._produce(connection, batch)).error is not None
 
     def _next_batch(self) -> "_Batch":
         partition = self._values.choose_partition()
@@ -245,7 +264,7 @@ class RawWriter:
 
     def _begin_anew(self, batch: "_Batch") -> None:
         """Take another identity: batches before this one were lost, as they may be."""
-        self._producer_id = 0
+        self.producer_id = 0
         self._sequences = [0] * len(self._sequences)
         self._sequences[batch.partition] = len(batch.records)
         batch.base_sequence = 0
@@ -270,7 +289,7 @@ class RawWriter:
                 )
 
     async def _produce(self, connection: RpcConnection, batch: "_Batch") -> PartitionAppended:
-        encoded = batch.encode(self._plan, self._producer_id)
+        encoded = batch.encode(self._plan, self.producer_id)
         entry = PartitionBatch(self._topic_id, batch.partition, len(encoded))
         request = ProduceRequest(Acks(self._plan.acks), _ACK_TIMEOUT_MS, [entry])
         (result,) = (await ask_to_produce(connection, request, [encoded])).results

@@ -5,10 +5,11 @@ broker runs that it was asked of. After the next start it has happened or it nev
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, final
 
-from tests.simulation.checkers.book import Checker, Fetched, FinalLog
+from tests.simulation.checkers.book import Checker, Fetched, FinalLog, TopicChange
 
 
 @final
@@ -123,3 +124,75 @@ class SettingsStay(Checker):
                 for alteration in self._asked.get(name, ())
                 if alteration.asked_at > self._started_at
             ]
+
+
+@final
+@dataclass(slots=True)
+class _Name:
+    """What is known of the topic of one name."""
+
+    topic_id: bytes | None = None
+    creations: list[float] = field(default_factory=list[float])
+    """When creations were asked for whose effect nobody has seen."""
+    deletions: list[float] = field(default_factory=list[float])
+
+
+@final
+class TopicsStay(Checker):
+    """A topic is there from its creation until its deletion, across crashes, and then never again.
+
+    Definition: a topic is seen to come only if its creation was asked for, and to go only if a
+    deletion of its name was; each request explains one coming or going, and one from before the
+    start of a broker none that happens behind it. An id that has gone never comes back. A broker
+    never finds files of a topic that it knows nothing of.
+    """
+
+    def __init__(self) -> None:
+        """Know of no topic."""
+        self._names: dict[str, _Name] = {}
+        self._gone: set[bytes] = set()
+        self._started_at = 0.0
+
+    def topic_changing(self, change: TopicChange) -> None:
+        """See `Checker`."""
+        known = self._names.setdefault(change.name, _Name())
+        (known.creations if change.is_creation else known.deletions).append(change.asked_at)
+
+    def topic_changed(self, change: TopicChange, topic_id: bytes | None) -> None:
+        """See `Checker`."""
+        if change.is_creation:
+            assert topic_id is not None, "who creates a topic is told its id"
+            if topic_id == self._names[change.name].topic_id or topic_id in self._gone:
+                self.fail(f"{change.name} was created with the id of an earlier topic")
+        self._see(change.name, topic_id if change.is_creation else None, change.asked_at)
+
+    def topics_seen(self, ids: Mapping[str, bytes], asked_at: float) -> None:
+        """See `Checker`."""
+        for name in {**self._names, **ids}:
+            self._see(name, ids.get(name), asked_at)
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """See `Checker`."""
+        if event == "broker_started":
+            self._started_at = self.now()
+        elif event == "topic_without_metadata":
+            self.fail(f"nothing is known of the topic in {fields['directory']}")
+
+    def _see(self, name: str, topic_id: bytes | None, asked_at: float) -> None:
+        known = self._names.setdefault(name, _Name())
+        if topic_id != known.topic_id:
+            if known.topic_id is not None:
+                if not known.deletions:
+                    self.fail(f"{name} has gone, and nobody has asked for that")
+                known.deletions.pop()
+                self._gone.add(known.topic_id)
+            if topic_id is not None:
+                if topic_id in self._gone:
+                    self.fail(f"{name} is back, {topic_id.hex()}, which was deleted")
+                if not known.creations:
+                    self.fail(f"{name} is there, and nobody has asked for that")
+                known.creations.pop()
+            known.topic_id = topic_id
+        if asked_at > self._started_at:
+            known.creations = [at for at in known.creations if at > self._started_at]
+            known.deletions = [at for at in known.deletions if at > self._started_at]

@@ -11,10 +11,11 @@ from typing import final
 
 import msgspec
 
+from tests.simulation.partition_numbers import PartitionNumbers
 from wire.produce import AckLevel
 
 Place = tuple[int, int]
-"""A partition and an offset."""
+"""A partition, by its number in the life, and an offset."""
 
 _DURABLE_LEVELS = (AckLevel.LEADER_DURABLE, AckLevel.DURABLE)
 
@@ -69,6 +70,14 @@ class Fetched(msgspec.Struct, frozen=True):
     """Offsets and values, the offset asked for or above."""
     high_watermark: int
     log_start_offset: int
+    asked_at: float
+
+
+class TopicChange(msgspec.Struct, frozen=True):
+    """The creation or the deletion of a topic."""
+
+    name: str
+    is_creation: bool
     asked_at: float
 
 
@@ -162,6 +171,15 @@ class Checker:
     def settings_seen(self, settings: Mapping[str, str], asked_at: float) -> None:
         """Somebody was told all settings of the topic."""
 
+    def topic_changing(self, change: TopicChange) -> None:
+        """A topic is to be created or deleted."""
+
+    def topic_changed(self, change: TopicChange, topic_id: bytes | None) -> None:
+        """Somebody was told that it is; with its id, if that was said."""
+
+    def topics_seen(self, ids: Mapping[str, bytes], asked_at: float) -> None:
+        """Somebody was told of all topics that there are."""
+
     def damage_reported(self, damage: DamageReported) -> None:
         """A broker or a reader found damage."""
 
@@ -194,6 +212,7 @@ class Book:
         self.now = now
         for checker in checkers:
             checker.now = now
+        self.numbers = PartitionNumbers()
         self.acknowledged_count = 0
         self.read_count = 0
         self._forgotten_at = -1.0
@@ -263,6 +282,21 @@ class Book:
         for checker in self.checkers:
             checker.settings_seen(settings, asked_at)
 
+    def topic_changing(self, change: TopicChange) -> None:
+        """See `Checker.topic_changing`."""
+        for checker in self.checkers:
+            checker.topic_changing(change)
+
+    def topic_changed(self, change: TopicChange, topic_id: bytes | None) -> None:
+        """See `Checker.topic_changed`."""
+        for checker in self.checkers:
+            checker.topic_changed(change, topic_id)
+
+    def topics_seen(self, ids: Mapping[str, bytes], asked_at: float) -> None:
+        """See `Checker.topics_seen`."""
+        for checker in self.checkers:
+            checker.topics_seen(ids, asked_at)
+
     def damage_reported(self, damage: DamageReported) -> None:
         """See `Checker.damage_reported`."""
         for checker in self.checkers:
@@ -285,7 +319,10 @@ class Book:
             checker.forgotten(ends)
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
-        """See `Checker.probed`."""
+        """See `Checker.probed`; where the event is about a log, its number is with it."""
+        number = self.numbers.of_directory(str(fields.get("directory")))
+        if number is not None:
+            fields = {**fields, "partition": number}
         for checker in self.checkers:
             checker.probed(event, fields)
 

@@ -28,10 +28,10 @@ class DurableStays(Checker):
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
         if event == "log_flushed":
-            partition, end = partition_of(fields), _number(fields, "durable_end_offset")
+            partition, end = _number(fields, "partition"), _number(fields, "durable_end_offset")
             self.durable_ends[partition] = max(end, self.durable_ends.get(partition, 0))
         elif event == "log_opened":
-            partition, end = partition_of(fields), _number(fields, "log_end_offset")
+            partition, end = _number(fields, "partition"), _number(fields, "log_end_offset")
             durable_end = self.durable_ends.get(partition, 0)
             if end < durable_end:
                 self.fail(
@@ -80,7 +80,7 @@ class CleanStopKeeps(Checker):
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
         if event == "log_flushed":
-            self._durable_ends[partition_of(fields)] = _number(fields, "durable_end_offset")
+            self._durable_ends[_number(fields, "partition")] = _number(fields, "durable_end_offset")
         elif event == "broker_stopped":
             self._was_clean = bool(fields["is_clean"])
             if self._was_clean:
@@ -90,7 +90,7 @@ class CleanStopKeeps(Checker):
                 self._check(self._durable_ends, "a start after a clean stop finds")
             self._was_clean = False
         elif event == "log_opened":
-            self._durable_ends[partition_of(fields)] = _number(fields, "log_end_offset")
+            self._durable_ends[_number(fields, "partition")] = _number(fields, "log_end_offset")
 
     def _know(self, partition: int, end: int) -> None:
         self._known_ends[partition] = max(end, self._known_ends.get(partition, 0))
@@ -114,20 +114,20 @@ class LogStartRises(Checker):
 
     def __init__(self) -> None:
         """Know nothing."""
-        self._seen: dict[tuple[str, int], int] = {}
-        self._opened_at = 0.0
+        self._seen: dict[int, dict[str, int]] = {}
+        self._opened_at: dict[int, float] = {}
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
-        if fetched.asked_at <= self._opened_at:
+        if fetched.asked_at <= self._opened_at.get(fetched.partition, 0.0):
             return  # The answer may be that of the broker before.
-        key = (fetched.reader, fetched.partition)
-        if fetched.log_start_offset < self._seen.get(key, 0):
+        seen = self._seen.setdefault(fetched.partition, {})
+        if fetched.log_start_offset < seen.get(fetched.reader, 0):
             self.fail(
                 f"{fetched.reader} saw the start of partition {fetched.partition} fall from"
-                f" {self._seen[key]} to {fetched.log_start_offset}"
+                f" {seen[fetched.reader]} to {fetched.log_start_offset}"
             )
-        self._seen[key] = fetched.log_start_offset
+        seen[fetched.reader] = fetched.log_start_offset
         if not fetched.log_start_offset <= fetched.high_watermark:
             self.fail(
                 f"partition {fetched.partition} starts at {fetched.log_start_offset}, above its"
@@ -136,10 +136,10 @@ class LogStartRises(Checker):
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
-        del fields
         if event == "log_opened":
-            self._opened_at = self.now()
-            self._seen.clear()
+            partition = _number(fields, "partition")
+            self._opened_at[partition] = self.now()
+            self._seen.pop(partition, None)
 
 
 @final
@@ -217,11 +217,6 @@ class HonestStatus(Checker):
                 self.fail(f"offline with a healthy disk: {fields.get('reason')}")
         elif event == "broker_failed" and not (self.disk_was_full or self.disk_has_failed):
             self.fail(f"does not start with a healthy disk: {fields.get('reason')}")
-
-
-def partition_of(fields: Mapping[str, object]) -> int:
-    """Return which partition of the only topic an event speaks of."""
-    return int(str(fields["directory"]).rpartition("/")[2])
 
 
 def _number(fields: Mapping[str, object], name: str) -> int:

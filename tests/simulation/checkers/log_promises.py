@@ -166,8 +166,8 @@ class NothingPhantom(Checker):
 class AcknowledgedStays(Checker):
     """What was acknowledged with an offset is there at the end, exactly there.
 
-    Excused are records below the log start, those that the world damaged, and those that were
-    in memory only when a crash came that may take them.
+    Excused are records below the log start, those that the world damaged, those that were in
+    memory only when a crash came that may take them, and those of topics that are no more.
     """
 
     def __init__(self) -> None:
@@ -197,7 +197,8 @@ class AcknowledgedStays(Checker):
         lost = [
             (place, value)
             for place, value in self._acknowledged.items()
-            if place[1] >= logs[place[0]].log_start_offset
+            if place[0] in logs
+            and place[1] >= logs[place[0]].log_start_offset
             and logs[place[0]].values.get(place[1]) != value
             and not any(_covers(damage, place) for damage in self._rotted)
         ]
