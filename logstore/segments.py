@@ -138,6 +138,7 @@ class Segments:
             is_trusted=start >= segment.trusted_position
             and not self.damage.touches(start_offset, offset),
         )
+        part.start_offset = start_offset
         part.has_more = end_offset < high_watermark
         return part
 

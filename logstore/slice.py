@@ -16,7 +16,16 @@ from wire.errors import CorruptRecordError
 class LogSlice:
     """Whole batches in one segment file, from `position` on, `length` bytes."""
 
-    __slots__ = ("_end_offset", "_is_trusted", "file", "has_more", "length", "offset", "position")
+    __slots__ = (
+        "_end_offset",
+        "_is_trusted",
+        "file",
+        "has_more",
+        "length",
+        "offset",
+        "position",
+        "start_offset",
+    )
 
     def __init__(
         self,
@@ -35,6 +44,8 @@ class LogSlice:
         self.offset = offset
         self._end_offset = end_offset
         self._is_trusted = is_trusted
+        self.start_offset = 0
+        """No batch of it begins below: what looks like one lies where it does not belong."""
         self.has_more = False
         """Whether there was more to read: beyond a limit, in the next segment, behind damage."""
 
@@ -55,7 +66,7 @@ class LogSlice:
         end = self.position + self.length
         window = FileWindow(self.file, end=end)
         start = position = self.position
-        last = Predecessor(0)
+        last = Predecessor(self.start_offset)
         while position < end:
             header = window.valid_header(position)
             if header is None or not last.may_precede(header):

@@ -6,6 +6,7 @@ from logstore.slice import LogSlice, corrupt
 from tests.logstore.logs import numbered, records_in, stored
 from tests.simulation.faulty_disk import FaultyDisk
 from wire.errors import CorruptRecordError
+from wire.record_batch import HEADER_SIZE
 
 BATCHES = [stored([numbered(offset)], base_offset=offset) for offset in range(5)]
 SIZE = len(BATCHES[0])
@@ -43,6 +44,23 @@ def test_whole_batches_are_read() -> None:
 
 def test_batches_below_the_offset_asked_for_are_left_out() -> None:
     assert offsets(slice_for(3).load()) == [3, 4]
+
+
+def test_copies_of_earlier_batches_in_the_place_of_later_ones_hide_nothing_behind_them() -> None:
+    small, large = BATCHES[1], stored([numbered(2), b"x" * 500], base_offset=2)
+    behind = stored([numbered(4)], base_offset=4), stored([numbered(5)], base_offset=5)
+    copies = (small + large)[: len(large)]
+    assert len(copies) - len(small) > HEADER_SIZE
+    data = b"".join([copies, *behind])
+    file = FaultyDisk().open("segment", create=True)
+    file.write_at(0, [data])
+    part = LogSlice(file, 0, len(data), offset=3, end_offset=6, is_trusted=False)
+    part.start_offset = 3
+
+    with pytest.raises(CorruptRecordError) as refusal:
+        part.load()
+
+    assert refusal.value.detail("next_offset") == 4
 
 
 @pytest.mark.parametrize("at", [0, 8, 90])
