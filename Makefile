@@ -71,10 +71,13 @@ swarm: $(VENV)/installed-dev ## Many of them: make swarm SEEDS=1000 FIRST=0 SECO
 mutants: $(VENV)/installed-dev ## Plant bugs, and see how soon the simulator catches them
 	@$(BIN)/python -m tests.simulation mutants $(ARGS)
 
-.PHONY: powercut
+.PHONY: powercut history
 CUTS := 20
 powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root: make powercut CUTS=100
 	@$(BIN)/python -m tests.powercut --cuts $(CUTS) $(ARGS)
+
+history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
+	@$(BIN)/python -m tests.histories --seconds $(SECONDS) $(ARGS)
 
 clean: ## Remove .venv, build products and caches
 	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*

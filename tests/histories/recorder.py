@@ -10,7 +10,7 @@ from typing import final
 
 import msgspec
 
-from tests.simulation.checkers.history import Key, Operation, Outcome, Poll, Send, Value
+from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,22 +89,6 @@ def operations_of(events: Iterable[Event]) -> list[Operation]:
         for event in begun.values()
     )
     return ended
-
-
-def phantoms(operations: Sequence[Operation]) -> list[str]:
-    """Return what was read and never sent there: the one error that needs no second witness."""
-    sent: set[tuple[Key, Value]] = set()
-    for operation in operations:
-        sent |= {(step.key, step.value) for step in operation.steps if isinstance(step, Send)}
-    return [
-        f"{operation.process} read {value} at {key} {offset}, which nobody sent there"
-        for operation in operations
-        for step in operation.steps
-        if isinstance(step, Poll)
-        for key, entries in step.values.items()
-        for offset, value in entries
-        if (key, value) not in sent
-    ]
 
 
 def acknowledged_count(operations: Iterable[Operation]) -> int:

@@ -8,7 +8,6 @@ from tests.histories.recorder import (
     acknowledged_count,
     load_events,
     operations_of,
-    phantoms,
 )
 from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
 
@@ -68,12 +67,3 @@ def test_a_file_gives_the_same_events_up_to_its_last_whole_line(tmp_path: Path) 
     path.write_bytes(b"".join(lines) + b'{"number": 3, "proc')
 
     assert load_events(path) == recorder.events
-
-
-def test_what_nobody_sent_there_is_a_phantom() -> None:
-    sent = Operation("writer", Outcome.UNKNOWN, [SENT])
-    elsewhere = Operation("reader", Outcome.OK, [Poll({"t/1": [(0, "a")]})])
-    here = Operation("reader", Outcome.OK, [READ])
-
-    assert phantoms([sent, here]) == []
-    assert phantoms([sent, elsewhere]) == ["reader read a at t/1 0, which nobody sent there"]

@@ -13,9 +13,9 @@ import trio
 
 import tidelog
 from tests.histories.clients import RecordedReader, RecordedWriter
+from tests.histories.examination import examine
 from tests.histories.recorder import Recorder, acknowledged_count, operations_of
 from tests.integration.processes import TIDELOG, BrokerProcess, serving
-from tests.powercut.cuts import examine
 from tests.powercut.machine import DISK_BYTES, Machine, run
 from tests.powercut.power_switch import Moment, PowerSwitch
 from tests.powercut.volatile_disk import Survival, VolatileDisk

@@ -16,12 +16,12 @@ import trio
 
 import tidelog
 from tests.histories.clients import RecordedReader, RecordedWriter
-from tests.histories.recorder import Recorder, acknowledged_count, operations_of, phantoms
+from tests.histories.examination import examine
+from tests.histories.recorder import Recorder, acknowledged_count, operations_of
 from tests.integration.processes import TIDELOG, BrokerProcess
 from tests.powercut.machine import DISK_BYTES, Machine
 from tests.powercut.power_switch import aim
 from tests.powercut.volatile_disk import Survival, VolatileDisk
-from tests.simulation.checkers.history import Anomaly, HistoryChecker, Operation, unexpected
 from wire.errors import TidelogError
 
 TOPIC = "cuts"
@@ -227,14 +227,6 @@ class _Life:
             operations_of(self._recorder.events[: self.event_count])
         )
         self._trio.run_sync_soon(self.is_cut.set)
-
-
-def examine(operations: Sequence[Operation]) -> tuple[list[str], int]:
-    """Return what is wrong with a history, and how many acknowledged records are lost in it."""
-    found = unexpected(HistoryChecker(operations).check(), is_idempotent=True, uses_subscribe=False)
-    problems = [f"{kind.name}: {case[:200]}" for kind, cases in found.items() for case in cases]
-    lost = len(found.get(Anomaly.LOST_WRITE, [])) + len(found.get(Anomaly.UNSEEN, []))
-    return problems + phantoms(operations), lost
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,0 +1,47 @@
+"""What a history of real clients must not show.
+
+Pure. The fifteen kinds of error of `HistoryChecker`, and phantoms.
+"""
+
+from collections.abc import Sequence
+
+from tests.simulation.checkers.history import (
+    Anomaly,
+    HistoryChecker,
+    Key,
+    Operation,
+    Poll,
+    Send,
+    Value,
+    unexpected,
+)
+
+_SHOWN_CHARACTERS = 200
+
+
+def examine(operations: Sequence[Operation]) -> tuple[list[str], int]:
+    """Return what idempotent producers may not see, and how many acknowledged records are lost."""
+    found = unexpected(HistoryChecker(operations).check(), is_idempotent=True, uses_subscribe=False)
+    problems = [
+        f"{kind.name}: {case[:_SHOWN_CHARACTERS]}"
+        for kind, cases in found.items()
+        for case in cases
+    ]
+    lost = len(found.get(Anomaly.LOST_WRITE, [])) + len(found.get(Anomaly.UNSEEN, []))
+    return problems + phantoms(operations), lost
+
+
+def phantoms(operations: Sequence[Operation]) -> list[str]:
+    """Return what was read and never sent there: the one error that needs no second witness."""
+    sent: set[tuple[Key, Value]] = set()
+    for operation in operations:
+        sent |= {(step.key, step.value) for step in operation.steps if isinstance(step, Send)}
+    return [
+        f"{operation.process} read {value} at {key} {offset}, which nobody sent there"
+        for operation in operations
+        for step in operation.steps
+        if isinstance(step, Poll)
+        for key, entries in step.values.items()
+        for offset, value in entries
+        if (key, value) not in sent
+    ]
