@@ -1,0 +1,496 @@
+"""One node of a Raft cluster: its role, and what moves it from one to another.
+
+Pure: no clock, no I/O; time comes as ticks, and randomness from the caller.
+
+                 election timeout            a majority would vote
+    FOLLOWER ─────────────────────▶ PRE_CANDIDATE ─────────────▶ CANDIDATE
+       ▲  ▲                           │                           │   │
+       │  └── a leader, a later term ─┴───────────────────────────┘   │ a majority has voted
+       │                                                              ▼
+       └──── a later term, no majority heard of, removed ────────── LEADER
+
+A leader that is asked to (`TimeoutNow`) lets a follower skip PRE_CANDIDATE. Candidates that get no
+answer begin again with the next timeout.
+"""
+
+from collections.abc import Callable
+from typing import Any, final
+
+from coordinator.raft.candidacy import Campaign, Dice, ElectionTimer
+from coordinator.raft.config import RaftConfig
+from coordinator.raft.errors import (
+    LeadershipMovingError,
+    MembershipRefusedError,
+    NotRaftLeaderError,
+    PayloadTooLargeError,
+    UncommittedLimitError,
+)
+from coordinator.raft.following import Following
+from coordinator.raft.leadership import Leadership
+from coordinator.raft.log import RaftLog
+from coordinator.raft.membership import Identity, Membership, encode_membership
+from coordinator.raft.messages import (
+    AppendRefusal,
+    AppendReply,
+    AppendRequest,
+    Entry,
+    EntryId,
+    EntryKind,
+    Message,
+    OfOneTerm,
+    PreVoteReply,
+    PreVoteRequest,
+    Report,
+    SnapshotMeta,
+    SnapshotRequest,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from coordinator.raft.progress import Progress
+from coordinator.raft.promises import Promises
+from coordinator.raft.ready import MembershipChange, ReadState, Ready, StoredState, Write
+from coordinator.raft.role import Role
+
+
+@final
+class RaftCore:
+    """A node: messages, ticks and proposals in; `Ready` out.
+
+    Invariant: there is a `Leadership` exactly while the role is LEADER, and a `Campaign` exactly
+    while it is PRE_CANDIDATE or CANDIDATE.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        stored: StoredState,
+        config: RaftConfig,
+        dice: Dice,
+        *,
+        is_damaged: bool = False,
+    ) -> None:
+        """Start, or start again, with what is on disk.
+
+        The only voter of a cluster stands for election at once; there is nobody to wait for.
+
+        Args:
+            identity: This node and its disk.
+            stored: What the disk has.
+            config: The same on all nodes.
+            dice: A `random.Random` of this node's own, for election timeouts.
+            is_damaged: The disk has lost something that this identity may have promised. The node
+                then says nothing at all, for ever: neither its votes nor what it says about its log
+                can be believed (I71). The shell starts it under a new disk id with nothing stored,
+                and it becomes useful again as a learner.
+
+        Raises:
+            DamagedLogError: What is stored cannot be a log; start with `is_damaged`.
+        """
+        self.identity = identity
+        self.is_damaged = is_damaged
+        self._config = config
+        self._log = RaftLog(stored.snapshot, stored.entries)
+        self._promises = Promises(stored.hard_state)
+        if self._log.last.term > self.term:  # a crash came between the two writes
+            self._promises.begin_term(self._log.last.term)
+        self._timer = ElectionTimer(config.election_ticks, dice)
+        self._role = Role.FOLLOWER
+        self._leader: Identity | None = None
+        self._leadership: Leadership | None = None
+        self._campaign: Campaign | None = None
+        self._following = Following(identity, self._log)
+        self._write: Write | None = None
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            PreVoteRequest: self._on_pre_vote_request,
+            PreVoteReply: self._on_pre_vote_reply,
+            VoteRequest: self._on_vote_request,
+            VoteReply: self._on_vote_reply,
+            AppendRequest: self._on_append_request,
+            AppendReply: self._on_append_reply,
+            AppendRefusal: self._on_append_refusal,
+            SnapshotRequest: self._on_snapshot_request,
+            TimeoutNow: self._on_timeout_now,
+        }
+        if self.membership.voters == (identity,) and self._may_stand():
+            self._stand()
+
+    # What others may want to know.
+
+    @property
+    def role(self) -> Role:
+        """What this node is."""
+        return self._role
+
+    @property
+    def term(self) -> int:
+        """The highest term that this node has met."""
+        return self._promises.term
+
+    @property
+    def leader(self) -> Identity | None:
+        """The leader of this term, if this node has heard of it lately."""
+        return self._leader
+
+    @property
+    def membership(self) -> Membership:
+        """In force on this node; it may not be committed yet."""
+        return self._log.membership
+
+    @property
+    def commit_index(self) -> int:
+        """Up to here this node knows the log to be decided."""
+        return self._log.commit_index
+
+    @property
+    def last(self) -> EntryId:
+        """The end of this node's log."""
+        return self._log.last
+
+    @property
+    def progress(self) -> dict[int, Progress]:
+        """On the leader, how far the others are, by node id; otherwise empty. Only to look at."""
+        return {} if self._leadership is None else self._leadership.progress
+
+    # What comes in.
+
+    def tick(self) -> None:
+        """Let a tick pass."""
+        leadership = self._leadership
+        if leadership is not None:
+            leadership.tick()
+            if not leadership.hears_majority():
+                self._step_down()
+        elif self._timer.tick():
+            self._leader = None
+            if self._may_stand():
+                self._ask_whether_to_stand()
+            else:
+                self._timer.reset()
+
+    def step(self, message: Message) -> None:
+        """Take in a message; late, doubled and foreign ones do no harm."""
+        if self.is_damaged or message.target != self.identity or message.sender == self.identity:
+            return
+        if isinstance(message, Report) and message.sender not in self.membership.members:
+            return  # a node that was removed, or its id with another disk (I75)
+        if message.term > self.term and not isinstance(message, PreVoteRequest):
+            if isinstance(message, VoteRequest) and not self._may_meet_term_of(message):
+                return
+            self._meet_term(message.term)
+        if message.term == self.term or not isinstance(message, OfOneTerm):
+            self._handlers[type(message)](message)
+
+    def propose(self, payload: bytes) -> EntryId:
+        """Append a command; the leader only.
+
+        Returns:
+            The name of the entry. If an entry of this name is committed, it is this one; if one of
+            the same index and another term is, the command is lost, and may be proposed again. It
+            can come twice if it is proposed twice: commands have identities of their own.
+
+        Raises:
+            ProposalRefusedError: Nothing was appended; see `coordinator.raft.errors`.
+        """
+        self._leading()
+        if len(payload) > self._config.payload_bytes_max:
+            raise PayloadTooLargeError(
+                f"a command of {len(payload)} bytes is too large, the limit is"
+                f" {self._config.payload_bytes_max}"
+            )
+        limit = self._config.uncommitted_bytes_max
+        pending = self._log.uncommitted_bytes
+        if pending and pending + len(payload) > limit:
+            raise UncommittedLimitError(
+                f"{pending} bytes wait to be committed and {len(payload)} more would pass the"
+                f" limit of {limit}; try again when some of them are"
+            )
+        return self._append(EntryKind.COMMAND, payload)
+
+    def read(self, context: int) -> None:
+        """Ask for a linearizable read; the leader only.
+
+        `Ready.reads` returns `context` when it may be served. If the node stops leading before
+        that, it never does: fail what waits when role or term changes.
+
+        Raises:
+            NotRaftLeaderError: Ask the leader.
+        """
+        if self._leadership is None:
+            raise self._not_leader()
+        self._leadership.ask_read(context)
+
+    def change_membership(self, change: MembershipChange) -> EntryId:
+        """Append a change of the membership; it is in force at once. The leader only.
+
+        Raises:
+            MembershipRefusedError: It is not possible, or not yet.
+            ProposalRefusedError: As for `propose`.
+        """
+        leadership = self._leading()
+        membership = leadership.changed_membership(change)
+        entry_id = self._append(EntryKind.MEMBERSHIP, encode_membership(membership))
+        leadership.follow_membership()
+        self._advance_commit()
+        return entry_id
+
+    def transfer_leadership(self, node_id: int) -> None:
+        """Let another voter lead as soon as it has all entries; the leader only.
+
+        No proposals are taken meanwhile. If it has not come about within an election timeout, this
+        node goes on leading.
+
+        Raises:
+            MembershipRefusedError: The node cannot lead.
+            ProposalRefusedError: As for `propose`.
+        """
+        leadership = self._leading()
+        target = self.membership.identity_of(node_id)
+        if target is None or target not in self.membership.voters:
+            raise MembershipRefusedError(f"node {node_id} is no voter and cannot lead")
+        if target != self.identity:
+            leadership.begin_transfer(target)
+
+    def report_failure(self, node_id: int) -> None:
+        """Take note that messages or a snapshot for a node did not arrive; speeds up repair."""
+        if self._leadership is not None:
+            self._leadership.take_failure(node_id)
+
+    def snapshot_meta(self, index: int) -> SnapshotMeta:
+        """Return what a snapshot of the state machine is to be stored with.
+
+        Args:
+            index: The last entry that the state machine has applied; one that was handed out.
+        """
+        term = self._log.term_at(index)
+        assert index <= self._log.delivered_index
+        assert term is not None
+        return SnapshotMeta(index, term, self._log.membership_at(index))
+
+    def compact(self, snapshot: SnapshotMeta, *, keep_entries: int) -> None:
+        """Take note that an own snapshot is durable; forget what it covers but the last entries."""
+        self._log.compact(snapshot, keep_entries=keep_entries)
+
+    # What goes out.
+
+    def ready(self) -> Ready:
+        """Return what there is to do; each thing is returned once."""
+        reads: tuple[ReadState, ...] = ()
+        if self._leadership is not None:
+            for message in self._leadership.take_messages():
+                self._promises.post(message)
+            reads = tuple(self._leadership.take_reads())
+        return Ready(
+            self._next_write(),
+            self._promises.take_messages(),
+            self._log.take_installed(),
+            self._log.take_committed(bytes_max=self._config.committed_bytes_max),
+            reads,
+        )
+
+    def synced(self, write: Write) -> None:
+        """Take note that a write is durable."""
+        assert write is self._write, "there is one write at a time"
+        self._write = None
+        if write.hard_state is not None:
+            self._promises.synced(write.hard_state)
+        durable_index = self._log.durable_index
+        self._log.synced(write.last, write.snapshot)
+        if self._role is Role.CANDIDATE and self._promises.is_durable:
+            self._count_vote(self.identity, is_granted=True)
+        elif self._leadership is not None:
+            self._advance_commit()
+        elif self._leader is not None and self._log.durable_index > durable_index:
+            self._promises.post(self._following.report(self._leader, self.term))
+
+    def _next_write(self) -> Write | None:
+        if self._write is not None:
+            return None
+        hard_state = self._promises.unsynced()
+        snapshot = self._log.snapshot if self._log.is_snapshot_unsynced else None
+        entries = self._log.unsynced()
+        if hard_state is None and snapshot is None and not entries:
+            return None
+        self._write = Write(hard_state, snapshot, entries, self._log.last)
+        return self._write
+
+    # Elections.
+
+    def _may_stand(self) -> bool:
+        is_needed = self.identity in self._log.voters_needed
+        return is_needed and not self.is_damaged and not self._log.is_snapshot_unsynced
+
+    def _ask_whether_to_stand(self) -> None:
+        self._role = Role.PRE_CANDIDATE
+        self._campaign = Campaign()
+        self._timer.reset()
+        for voter in self.membership.others(self.identity):
+            self._promises.post(PreVoteRequest(self.identity, voter, self.term, self.last))
+        self._count_vote(self.identity, is_granted=True)
+
+    def _stand(self, *, is_transfer: bool = False) -> None:
+        self._meet_term(self.term + 1)
+        self._promises.vote_for(self.identity)
+        self._role = Role.CANDIDATE
+        self._campaign = Campaign()
+        self._timer.reset()
+        for voter in self.membership.others(self.identity):
+            request = VoteRequest(self.identity, voter, self.term, self.last, is_transfer)
+            self._promises.post(request)
+        # The own vote counts when it is durable, like any other: `synced` counts it.
+
+    def _count_vote(self, voter: Identity, *, is_granted: bool) -> None:
+        assert self._campaign is not None
+        self._campaign.record(voter, is_granted=is_granted)
+        if not self._campaign.is_won(self.membership):
+            return
+        if self._role is Role.PRE_CANDIDATE:
+            self._stand()
+        else:
+            self._lead()
+
+    def _lead(self) -> None:
+        self._role = Role.LEADER
+        self._leader = self.identity
+        self._campaign = None
+        self._leadership = Leadership(self.identity, self.term, self._log, self._config)
+        self._append(EntryKind.TERM_START, b"")
+
+    def _on_pre_vote_request(self, request: PreVoteRequest) -> None:
+        is_granted = (
+            request.term >= self.term
+            and not self._has_live_leader()
+            and self._is_up_to_date(request.last)
+        )
+        reply = PreVoteReply(self.identity, request.sender, self.term, request.term, is_granted)
+        self._promises.post(reply)
+
+    def _on_pre_vote_reply(self, reply: PreVoteReply) -> None:
+        if self._role is Role.PRE_CANDIDATE and reply.asked_term == self.term:
+            self._count_vote(reply.sender, is_granted=reply.is_granted)
+
+    def _on_vote_request(self, request: VoteRequest) -> None:
+        is_granted = (
+            request.term == self.term
+            and self._promises.voted_for in {None, request.sender}
+            and self._is_up_to_date(request.last)
+        )
+        if is_granted:
+            self._promises.vote_for(request.sender)
+            self._timer.reset()
+        self._promises.post(VoteReply(self.identity, request.sender, self.term, is_granted))
+
+    def _on_vote_reply(self, reply: VoteReply) -> None:
+        if self._role is Role.CANDIDATE:
+            self._count_vote(reply.sender, is_granted=reply.is_granted)
+
+    def _on_timeout_now(self, _: TimeoutNow) -> None:
+        if self._leadership is None and self._may_stand():
+            self._stand(is_transfer=True)
+
+    def _may_meet_term_of(self, request: VoteRequest) -> bool:
+        """Return whether a later term begins here, so that a healthy leader is deposed (I74)."""
+        return request.is_transfer or not self._has_live_leader()
+
+    def _has_live_leader(self) -> bool:
+        """Return whether there is no reason to elect anybody.
+
+        A leader that is one still hears a majority, or it would have stepped down.
+        """
+        return self._leader is not None and (
+            self._leadership is not None or self._timer.is_within_minimum
+        )
+
+    def _is_up_to_date(self, last: EntryId) -> bool:
+        own = self._log.last
+        return (last.term, last.index) >= (own.term, own.index)
+
+    # Following.
+
+    def _meet_term(self, term: int) -> None:
+        if self._leadership is not None:
+            self._timer.reset()
+        self._promises.begin_term(term)
+        self._become_follower()
+        self._following = Following(self.identity, self._log)
+
+    def _step_down(self) -> None:
+        self._timer.reset()
+        self._become_follower()
+
+    def _become_follower(self) -> None:
+        self._role = Role.FOLLOWER
+        self._leader = None
+        self._leadership = None
+        self._campaign = None
+
+    def _follow(self, leader: Identity) -> None:
+        assert self._leadership is None, "there is one leader in a term"
+        if self._leader is None:
+            self._become_follower()
+            self._leader = leader
+        self._timer.reset()
+
+    def _on_append_request(self, request: AppendRequest) -> None:
+        if request.term < self.term:
+            self._promises.post(self._following.refusal(request, self.term))
+            return
+        self._follow(request.sender)
+        self._promises.post(self._following.take_entries(request))
+
+    def _on_snapshot_request(self, request: SnapshotRequest) -> None:
+        if request.term < self.term:
+            self._promises.post(self._following.report(request.sender, self.term))
+            return
+        self._follow(request.sender)
+        self._promises.post(self._following.take_snapshot(request))
+
+    # Leading.
+
+    def _on_append_reply(self, reply: AppendReply) -> None:
+        if self._leadership is not None:
+            self._leadership.take_reply(reply)
+            self._advance_commit()
+
+    def _on_append_refusal(self, refusal: AppendRefusal) -> None:
+        if self._leadership is not None:
+            self._leadership.take_refusal(refusal)
+
+    def _advance_commit(self) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            return
+        index = leadership.committable_index()
+        if index <= self._log.commit_index:
+            return
+        self._log.commit_to(index)
+        is_removed = self.identity not in self.membership.voters
+        if is_removed and self._log.membership_index <= index:
+            for message in leadership.farewell():
+                self._promises.post(message)
+            self._step_down()
+
+    def _append(self, kind: EntryKind, payload: bytes) -> EntryId:
+        entry = Entry(self._log.last_index + 1, self.term, kind, payload)
+        self._log.append(entry)
+        return entry.entry_id
+
+    def _leading(self) -> Leadership:
+        if self._leadership is None:
+            raise self._not_leader()
+        target = self._leadership.transfer_target
+        if target is not None:
+            raise LeadershipMovingError(
+                f"leadership is moving to node {target.node_id}; try again in a moment"
+            )
+        return self._leadership
+
+    def _not_leader(self) -> NotRaftLeaderError:
+        if self._leader is None:
+            return NotRaftLeaderError(
+                f"node {self.identity.node_id} does not lead and knows no leader; an election may"
+                " be under way, try again"
+            )
+        return NotRaftLeaderError(
+            f"node {self.identity.node_id} does not lead; ask node {self._leader.node_id}"
+        )

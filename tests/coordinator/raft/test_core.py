@@ -1,0 +1,362 @@
+"""Tests of one node: what it may say and when, what it takes from a leader, and as a leader.
+
+Elections and identities are in `test_core_elections.py`, stories of several nodes in
+`test_scenarios.py`; which test shows which numbered statement is in the table of `docs/raft.md`.
+"""
+
+from random import Random
+
+import pytest
+
+from coordinator.raft.config import RaftConfig
+from coordinator.raft.core import RaftCore
+from coordinator.raft.errors import (
+    LeadershipMovingError,
+    MembershipRefusedError,
+    NotRaftLeaderError,
+    PayloadTooLargeError,
+    UncommittedLimitError,
+)
+from coordinator.raft.membership import encode_membership
+from coordinator.raft.messages import (
+    AppendRefusal,
+    AppendReply,
+    AppendRequest,
+    Entry,
+    EntryKind,
+    Message,
+    PreVoteRequest,
+    SnapshotRequest,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from coordinator.raft.ready import AddLearner, HardState, Ready, Remove, StoredState
+from coordinator.raft.role import Role
+from tests.coordinator.raft.samples import (
+    THREE,
+    A,
+    B,
+    C,
+    D,
+    at,
+    entries,
+    entry,
+    snapshot,
+)
+from tests.coordinator.raft.single_node import (
+    ALONE,
+    CONFIG,
+    append,
+    leader,
+    node,
+    pass_time,
+    stored,
+    sync,
+)
+
+
+class TestDurability:
+    """What must be on disk before something is said (I66)."""
+
+    def test_a_vote_is_sent_when_it_is_durable(self) -> None:
+        core = node()
+        core.step(VoteRequest(B, A, 1, at(0, 0), is_transfer=False))
+
+        ready = core.ready()
+
+        assert ready.messages == ()
+        assert ready.write is not None
+        assert ready.write.hard_state == HardState(1, B)
+        core.synced(ready.write)
+        assert core.ready().messages == (VoteReply(A, B, 1, is_granted=True),)
+
+    def test_a_candidate_asks_for_votes_when_its_own_is_durable(self) -> None:
+        core = node()
+        core.step(TimeoutNow(B, A, 1))
+
+        ready = core.ready()
+        assert ready.messages == ()
+        assert ready.write is not None
+        core.synced(ready.write)
+
+        assert [type(message) for message in core.ready().messages] == [VoteRequest, VoteRequest]
+
+    def test_a_candidate_counts_its_own_vote_when_it_is_durable(self) -> None:
+        core = node()
+        core.step(TimeoutNow(B, A, 1))
+        write = core.ready().write
+        core.step(VoteReply(B, A, 2, is_granted=True))
+        before = core.role
+
+        assert write is not None
+        core.synced(write)
+
+        assert (before, core.role) == (Role.CANDIDATE, Role.LEADER)
+
+    def test_entries_are_acknowledged_when_they_are_durable(self) -> None:
+        core = node(stored(1, 1))
+        core.step(append(1, (1, 1), 1, 1))
+
+        ready = core.ready()
+        assert ready.messages == (AppendReply(A, B, 1, 3, 1, 1, 0),)
+        assert ready.write is not None
+        core.synced(ready.write)
+
+        assert core.ready().messages == (AppendReply(A, B, 1, 3, 3, 0, 0),)
+
+    def test_there_is_one_write_at_a_time_and_the_next_has_all_that_came_in(self) -> None:
+        core = node(stored(1, 1))
+        core.step(append(1, (1, 1), 1))
+        first = core.ready().write
+        core.step(append(1, (2, 1), 1))
+        core.step(append(1, (3, 1), 1))
+
+        assert first is not None
+        assert core.ready().write is None
+        core.synced(first)
+        second = core.ready().write
+
+        assert second is not None
+        assert [written.index for written in second.entries] == [3, 4]
+        assert second.last == at(4, 1)
+
+    def test_a_leader_sends_entries_before_its_own_disk_has_them(self) -> None:
+        core = leader()
+
+        core.propose(b"x")
+        ready = core.ready()
+
+        assert any(isinstance(message, AppendRequest) for message in ready.messages)
+        assert ready.write is not None
+
+    def test_an_old_vote_is_remembered_after_a_restart(self) -> None:
+        core = node(stored(3, voted_for=C))
+
+        core.step(VoteRequest(B, A, 3, at(9, 3), is_transfer=False))
+
+        assert sync(core) == [VoteReply(A, B, 3, is_granted=False)]
+
+    def test_a_term_that_only_the_log_remembers_counts(self) -> None:
+        """The crash came between the writing of entries and of the hard state."""
+        core = node(stored(1, 1, 4))
+
+        assert core.term == 4
+        write = core.ready().write
+        assert write is not None
+        assert write.hard_state == HardState(4)
+
+    def test_a_log_that_a_crash_left_behind_is_dropped_from_the_disk(self) -> None:
+        """A log that is shorter than the snapshot starts cleanly (I72)."""
+        core = node(StoredState(HardState(2), snapshot(5, 2), tuple(entries(1, 1))))
+
+        write = core.ready().write
+
+        assert write is not None
+        assert write.snapshot == snapshot(5, 2)
+        core.synced(write)
+        assert core.ready().is_empty
+
+
+class TestFollowing:
+    """What the leader sends."""
+
+    def test_a_leader_of_an_earlier_term_is_told(self) -> None:
+        core = node(stored(5))
+
+        core.step(append(3, (4, 3)))
+        core.step(SnapshotRequest(B, A, 3, snapshot(9, 3)))
+
+        assert [message.term for message in sync(core)] == [5, 5]
+        assert core.leader is None
+        assert core.last == at(0, 0)
+
+    def test_a_conflict_is_answered_by_where_the_logs_may_agree(self) -> None:
+        core = node(stored(2, 1, 1, 2, 2))
+
+        core.step(append(3, (4, 1)))
+
+        assert sync(core) == [AppendRefusal(A, B, 3, 4, at(2, 1), 1, 0)]
+
+    def test_an_installed_snapshot_is_handed_out_when_it_is_durable(self) -> None:
+        """A snapshot replaces a log that conflicts with it, as a whole (I69)."""
+        core = node(stored(2, 1, 1, 1))
+        core.step(SnapshotRequest(B, A, 2, snapshot(2, 2)))
+
+        ready = core.ready()
+        assert ready.snapshot is None
+        assert ready.write is not None
+        assert ready.write.snapshot == snapshot(2, 2)
+        assert ready.write.entries == ()
+        core.synced(ready.write)
+
+        ready = core.ready()
+        assert ready.snapshot == snapshot(2, 2)
+        assert AppendReply(A, B, 2, 2, 2, 0, 0) in ready.messages
+        assert core.last == at(2, 2)
+
+    def test_a_node_does_not_stand_while_its_snapshot_is_not_durable(self) -> None:
+        core = node(stored(2))
+        core.step(SnapshotRequest(B, A, 2, snapshot(2, 2)))
+
+        core.step(TimeoutNow(B, A, 2))
+
+        assert core.role is Role.FOLLOWER
+
+    def test_a_removed_follower_learns_that_it_is_no_member(self) -> None:
+        core = node(stored(1, 1))
+        removal = Entry(2, 1, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1)))
+
+        core.step(AppendRequest(B, A, 1, at(1, 1), 2, 1, 0, (removal,)))
+        sync(core)
+        pass_time(core, 50)
+
+        assert core.role is Role.FOLLOWER
+        assert A not in core.membership.members
+
+
+class TestLeading:
+    """What a leader takes and refuses."""
+
+    def test_a_term_begins_with_an_entry_of_its_own(self) -> None:
+        """Committing it commits what earlier leaders have left (I67)."""
+        core = leader(term=4)
+
+        assert core.last == at(1, 4)
+
+    def test_a_proposal_returns_the_name_of_its_entry(self) -> None:
+        assert leader(term=4).propose(b"x") == at(2, 4)
+
+    def test_who_does_not_lead_takes_no_proposals_and_names_the_leader(self) -> None:
+        core = node(stored(2))
+        with pytest.raises(NotRaftLeaderError, match="knows no leader"):
+            core.propose(b"x")
+
+        core.step(append(2, (0, 0)))
+
+        with pytest.raises(NotRaftLeaderError, match="ask node 2"):
+            core.propose(b"x")
+        with pytest.raises(NotRaftLeaderError, match="ask node 2"):
+            core.read(1)
+
+    def test_a_command_that_is_too_large_is_refused(self) -> None:
+        with pytest.raises(PayloadTooLargeError, match="of 101 bytes is too large, the limit is 1"):
+            leader().propose(b"x" * 101)
+
+    def test_what_is_not_committed_is_bounded(self) -> None:
+        core = leader()
+        core.propose(b"x" * 90)
+        with pytest.raises(UncommittedLimitError, match="wait to be committed"):
+            core.propose(b"x" * 90)
+        sync(core)
+
+        core.step(AppendReply(B, A, 1, 2, 2, 1, 0))
+
+        assert core.propose(b"x" * 90) == at(3, 1)
+
+    def test_one_command_may_always_wait_however_large(self) -> None:
+        config = RaftConfig(uncommitted_bytes_max=1)
+        core = RaftCore(A, ALONE, config, Random(1))
+        sync(core)
+
+        assert core.propose(b"x" * 90) == at(2, 1)
+
+    def test_a_leader_that_hears_of_no_majority_steps_down(self) -> None:
+        """An isolated leader steps down within one election timeout (I74)."""
+        core = leader()
+
+        pass_time(core, CONFIG.election_ticks)
+
+        assert core.role is Role.FOLLOWER
+        assert core.term == 1
+        with pytest.raises(NotRaftLeaderError):
+            core.propose(b"x")
+
+    def test_a_leader_steps_down_when_a_member_knows_a_later_term(self) -> None:
+        core = leader()
+
+        core.step(AppendRefusal(B, A, 3, 1, at(0, 0), 1, 0))
+
+        assert core.role is Role.FOLLOWER
+        assert core.term == 3
+
+    def test_the_messages_of_a_removed_node_do_not_reach_a_leader(self) -> None:
+        """A removed node cannot disrupt (I75)."""
+        core = leader()
+        core.change_membership(Remove(3))
+        sync(core)
+        core.step(AppendReply(B, A, 1, 2, 2, 1, 0))
+
+        core.step(PreVoteRequest(C, A, 8, at(9, 9)))
+        core.step(VoteRequest(C, A, 9, at(9, 9), is_transfer=False))
+        core.step(AppendRefusal(C, A, 9, 1, at(0, 0), 1, 0))
+
+        assert core.role is Role.LEADER
+        assert core.term == 1
+
+    def test_a_change_counts_from_the_moment_it_is_appended(self) -> None:
+        core = leader()
+
+        core.change_membership(AddLearner(D))
+
+        assert core.membership.learners == (D,)
+        with pytest.raises(MembershipRefusedError, match="is not committed"):
+            core.change_membership(Remove(3))
+
+    def test_leadership_moves_to_voters_only(self) -> None:
+        core = leader()
+
+        core.transfer_leadership(1)
+        assert core.propose(b"x") == at(2, 1)
+        with pytest.raises(MembershipRefusedError, match="node 9 is no voter"):
+            core.transfer_leadership(9)
+
+    def test_nothing_is_taken_while_leadership_moves(self) -> None:
+        core = leader()
+        core.transfer_leadership(2)
+
+        with pytest.raises(LeadershipMovingError, match="moving to node 2"):
+            core.propose(b"x")
+
+        pass_time(core, CONFIG.election_ticks - 1)
+        core.step(AppendReply(B, A, 1, 1, 1, 1, 0))
+        core.tick()
+        assert core.propose(b"x") == at(2, 1)
+
+    def test_compacted_entries_are_gone_and_the_snapshot_stands_for_them(self) -> None:
+        core = leader()
+
+        core.compact(core.snapshot_meta(1), keep_entries=0)
+        core.step(AppendRefusal(C, A, 1, 1, at(0, 0), 1, 0))
+        core.report_failure(3)
+
+        requests = [message for message in sync(core) if isinstance(message, SnapshotRequest)]
+        assert requests == [SnapshotRequest(A, C, 1, snapshot(1, 1))]
+        assert core.progress[3].snapshot_index == 1
+
+
+def test_ready_hands_everything_out_once() -> None:
+    core = leader()
+    core.propose(b"x")
+
+    first, second = core.ready(), core.ready()
+
+    assert first.write is not None
+    assert second == Ready(None, (), None, (), ())
+    core.synced(first.write)
+
+
+def test_equal_dice_give_equal_lives() -> None:
+    def life() -> list[Message]:
+        core = node()
+        sent: list[Message] = []
+        for _ in range(100):
+            core.tick()
+            sent += sync(core)
+        return sent
+
+    assert life() == life()
+
+
+def test_entries_of_a_command_are_opaque() -> None:
+    assert entry(1, 1, b"\x00\xff").kind is EntryKind.COMMAND
