@@ -25,6 +25,8 @@ LIFE_S = 20.0
 """How long the faults of each life go on."""
 FAULTS_MAX = 5
 """A failure with more faults is not understood yet."""
+_FAILURES_MAX = 4
+"""So many lives that fail are tried to be made small."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -36,7 +38,7 @@ class Trial(msgspec.Struct, frozen=True):
     failure: LifeReport | None
     """The first life in which a checker objected, `None` when it was not caught."""
     shrunk: LifeReport | None
-    """The same made small; `None` if not asked for."""
+    """The same, or a later one, made small; `None` if not asked for."""
     shrink_count: int
     """How many lives that took."""
     others: dict[str, int]
@@ -63,24 +65,43 @@ def is_objection(report: LifeReport) -> bool:
 
 
 def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Trial:
-    """Plant one bug in life after life until a checker objects; make that life small."""
+    """Plant one bug in life after life until a checker objects; make that life small.
+
+    If it cannot be made small enough, the lives behind it are looked at for one that can.
+    """
     began_at = perf_counter()
     others: dict[str, int] = {}
+    first: LifeReport | None = None
+    smallest: LifeReport | None = None
+    seed_count = shrink_count = failure_count = 0
     for seed in range(seeds_max):
         report = live_plan(draw_plan(seed, LIFE_S), name)
+        if first is None:
+            seed_count += 1
+        else:
+            shrink_count += 1
         if report.checker is None:
             continue
         if not is_objection(report):
             others[report.checker] = others.get(report.checker, 0) + 1
             continue
-        shrunk, shrink_count = None, 0
-        if budget is not None:
-            result = shrink(report, partial(live_plan, mutant=name), budget)
-            shrunk, shrink_count = result.report, result.run_count
-        wall_s = perf_counter() - began_at
-        return Trial(name, seed + 1, report, shrunk, shrink_count, others, wall_s)
+        first = first or report
+        if budget is None:
+            break
+        result = shrink(report, partial(live_plan, mutant=name), budget)
+        shrink_count += result.run_count
+        if smallest is None or _size(result.report) < _size(smallest):
+            smallest = result.report
+        failure_count += 1
+        if _size(smallest) <= FAULTS_MAX or failure_count == _FAILURES_MAX:
+            break
+    complaint = "" if first is not None else f"not in {seeds_max} seeds"
     wall_s = perf_counter() - began_at
-    return Trial(name, seeds_max, None, None, 0, others, wall_s, f"not in {seeds_max} seeds")
+    return Trial(name, seed_count, first, smallest, shrink_count, others, wall_s, complaint)
+
+
+def _size(report: LifeReport) -> int:
+    return len(report.plan.faults)
 
 
 def complaint_about(trial: Trial) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from random import Random
 from time import perf_counter
 from typing import final
 
@@ -25,6 +26,8 @@ _THROWS = (1, 3, 8)
 _LAST_FAULTS = (0, 1, 2, 3, 5, 8)
 _FEW_FAULTS = 3
 """So few need no further round."""
+_HANDFUL = 5
+_HANDFULS = 150
 _CALM = NetworkPlan(delay_mean_s=0.0005, loss=0.0, split=0.0, reset=0.0)
 _GAP_MAX_S = 1.0
 _AFTERMATH_S = 3.0
@@ -34,8 +37,8 @@ _AFTERMATH_S = 3.0
 class ShrinkBudget:
     """When to be content with what was reached."""
 
-    lives: int = 200
-    wall_s: float = 120.0
+    lives: int = 300
+    wall_s: float = 600.0
     """In real seconds; the life under way then is the last one."""
 
 
@@ -107,6 +110,18 @@ class _Shrinking:
             if not has_dropped or size > 1:
                 size //= 2
 
+    def take_a_handful(self) -> None:
+        """Try a few faults at random, with new dice each time, when dropping does not lead on."""
+        plan = self.best.plan
+        random = Random(f"handfuls of {self._seed}")
+        for _ in range(_HANDFULS):
+            if len(self.best.plan.faults) <= _HANDFUL or self.is_tired():
+                return
+            places = sorted(random.sample(range(len(plan.faults)), _HANDFUL))
+            few = _with_faults(plan, [plan.faults[place] for place in places])
+            seed = f"{self._seed} handful {self.run_count}"
+            self.accept(_without_idle_time(msgspec.structs.replace(few, seed=seed)))
+
     def simplify(self) -> None:
         """Try what makes the life simpler besides."""
         for change in _simplifications():
@@ -128,6 +143,8 @@ def shrink(report: LifeReport, run: Run, budget: ShrinkBudget | None = None) -> 
         shrinking.drop_the_unreached()
         if len(shrinking.best.plan.faults) <= _FEW_FAULTS:
             break
+        shrinking.throws = 1
+        shrinking.take_a_handful()
     return Shrunk(shrinking.best, shrinking.run_count)
 
 
