@@ -1,4 +1,11 @@
-"""A small swarm in every run of the tests; `make swarm` lives longer."""
+"""A small swarm in every run of the tests; `make swarm` lives longer.
+
+Its seeds are other ones in every commit, and the same in every run of one.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -7,18 +14,35 @@ from tests.simulation.mutants import MUTANTS, find_mutant
 from tests.simulation.plans import draw_plan
 from tests.simulation.swarm import Swarm, SwarmSize, live_plan
 
-BUDGET_S = 20.0
+BUDGET_S = 40.0
+SECONDS = 15.0
 CANARY_SEEDS = 8
+
+
+def first_seed() -> int:
+    """Return a number that is made of the commit; 0 where there is none."""
+    command = ["git", "rev-parse", "--short=6", "HEAD"]
+    try:
+        found = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return int(found.stdout.strip()[:6], 16)
 
 
 @pytest.mark.timeout(240)
 def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
-    report = Swarm(SwarmSize(seconds=15.0, budget_s=BUDGET_S), on_life=lambda _: None).run()
+    first = first_seed()
+    size = SwarmSize(first=first, seconds=SECONDS, budget_s=BUDGET_S)
 
+    report = Swarm(size, on_life=lambda _: None).run()
+
+    sys.stdout.write(f"{report.life_count} lives, seeds {first} to {first + report.life_count}\n")
     assert report.life_count > 0
     assert report.failure is None, (
         f"seed {report.failure.plan.seed} breaks a promise: {report.failure.problem}\n"
-        f"replay it: make sim SEED={report.failure.plan.seed} SECONDS=15"
+        f"replay it: make sim SEED={report.failure.plan.seed} SECONDS={SECONDS:g}"
     )
 
 
