@@ -8,7 +8,7 @@ a last reader reads everything.
 import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.histories.clients import RecordedReader, RecordedWriter
 from tests.histories.fault_proxy import FaultProxy
 from tests.histories.recorder import Recorder
 from tests.integration.processes import BrokerProcess, serving
+from wire.errors import TidelogError
 
 _TOPIC = "chaos"
 _PARTITION_COUNT = 3
@@ -30,6 +31,8 @@ _WRITER_COUNT = 3
 _GAP_MEAN_S = 0.4
 _FAULT_S = (0.1, 1.0)
 _RESTART_S = 0.3
+_REQUEST_TIMEOUT_S = 3.0
+_RECONNECT_S = 0.05
 _LIVENESS_S = 30.0
 _PAUSE_S = 0.005
 """Between two sends of a writer, so that a long history does not become a large one."""
@@ -139,7 +142,16 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
 
 @asynccontextmanager
 async def _client(proxy: FaultProxy) -> AsyncGenerator[tidelog.Client, None]:
-    async with tidelog.connect(proxy.address, request_timeout=3.0) as client:
+    """Connect, again and again while that fails: a first connection is tried only once."""
+    async with AsyncExitStack() as stack:
+        client: tidelog.Client | None = None
+        while client is None:
+            try:
+                client = await stack.enter_async_context(
+                    tidelog.connect(proxy.address, request_timeout=_REQUEST_TIMEOUT_S)
+                )
+            except TidelogError:
+                await trio.sleep(_RECONNECT_S)
         yield client
 
 
