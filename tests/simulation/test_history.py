@@ -118,3 +118,14 @@ def test_the_lag_of_readers_is_measured() -> None:
     ]
 
     assert HistoryChecker(history).realtime_lags() == {"k": 2.5}
+
+
+def test_what_is_read_before_its_writer_is_told_has_no_lag() -> None:
+    poll = Poll({"k": [(0, "a")]})
+    history = [
+        Operation("reader", Outcome.OK, [poll], ended_at=1.0),
+        Operation("writer", Outcome.OK, [Send("k", "a", 0)], ended_at=2.0),
+        Operation("late reader", Outcome.OK, [poll], ended_at=90.0),
+    ]
+
+    assert HistoryChecker(history).realtime_lags() == {}

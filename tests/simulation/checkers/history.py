@@ -150,13 +150,16 @@ class HistoryChecker:
     def realtime_lags(self) -> dict[Key, float]:
         """Return, for each key, for how long at most an acknowledged value had not been read."""
         acknowledged: dict[tuple[Key, Value], float] = {}
+        read: set[tuple[Key, Value]] = set()
         lags: dict[Key, float] = defaultdict(float)
         for operation in self._operations:
             if operation.outcome is not Outcome.OK:
                 continue
             for send in _sends(operation):
-                acknowledged[send.key, send.value] = operation.ended_at
+                if (send.key, send.value) not in read:  # Readers may hear of it before its writer.
+                    acknowledged[send.key, send.value] = operation.ended_at
             for key, entry in _polled(operation):
+                read.add((key, entry.value))
                 at = acknowledged.pop((key, entry.value), None)
                 if at is not None:
                     lags[key] = max(lags[key], operation.ended_at - at)
