@@ -1,0 +1,197 @@
+"""What the cluster's state machine can be asked to do, and what it answers.
+
+Pure: declarations. Each command may be given again when its answer was lost: what makes the second
+one harmless is said with it. The commands of `coordinator.catalog` are taken as well.
+"""
+
+import msgspec
+
+from coordinator import catalog
+from coordinator.cluster.records import Partition, Record
+from wire.errors import ErrorDetail
+
+
+class RegisterBroker(msgspec.Struct, frozen=True):
+    """A broker's process has started. The same incarnation is registered once."""
+
+    node_id: int
+    disk_id: str
+    incarnation_id: str
+    host: str
+    port: int
+    failure_domain: str = ""
+    was_unclean_stop: bool = False
+    """The process before may not have written to disk what was in its memory."""
+
+
+class UnfenceBroker(msgspec.Struct, frozen=True):
+    """A broker has caught up with the metadata, and may lead and be in sync."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class FenceBroker(msgspec.Struct, frozen=True):
+    """A broker was silent for too long, or has stopped."""
+
+    node_id: int
+    broker_epoch: int
+    """Nothing happens to a broker that has registered anew since."""
+
+
+class BeginShutdown(msgspec.Struct, frozen=True):
+    """A broker is about to stop: others take over what they can."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class UnregisterBroker(msgspec.Struct, frozen=True):
+    """A broker will not come back. One that is not there is no error."""
+
+    node_id: int
+
+
+class CreateReplicatedTopic(msgspec.Struct, frozen=True):
+    """Make a topic. The same topic id is made once."""
+
+    name: str
+    topic_id: bytes
+    """16 bytes, random; drawn by whoever gives the command."""
+    partition_count: int
+    overrides: dict[str, str]
+    replication_factor: int | None = None
+    """`None` for the cluster's default."""
+    assignment: list[list[int]] | None = None
+    """Node ids for each partition, first the preferred leader; `None` to have them chosen."""
+
+
+class AddPartitions(msgspec.Struct, frozen=True):
+    """Let a topic have more partitions. It is no error when it has so many already."""
+
+    name: str
+    partition_count: int
+    """Of the topic afterwards."""
+    topic_id: bytes | None = None
+
+
+class InSyncReplica(msgspec.Struct, frozen=True, array_like=True):
+    """A replica that its leader takes to be in sync."""
+
+    node_id: int
+    broker_epoch: int
+    """Of the process whose fetches the leader has seen (KIP-903)."""
+
+
+class InSyncChange(msgspec.Struct, frozen=True, array_like=True):
+    """The in-sync replicas that a leader wants for one partition."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    """The state that the leader decided on; refused when it was changed since."""
+    in_sync_replicas: list[InSyncReplica]
+
+
+class AlterPartitions(msgspec.Struct, frozen=True):
+    """A leader changes in-sync replicas. What was carried out already succeeds again."""
+
+    node_id: int
+    broker_epoch: int
+    changes: list[InSyncChange]
+
+
+class ElectLeaders(msgspec.Struct, frozen=True):
+    """Let the preferred replicas lead, or anybody who can."""
+
+    partitions: list[tuple[bytes, int]]
+    accept_data_loss: bool = False
+    """Where nobody is left who has all committed records, take somebody who may not."""
+
+
+class Reassignment(msgspec.Struct, frozen=True, array_like=True):
+    """Where the replicas of one partition shall be."""
+
+    topic_id: bytes
+    partition: int
+    replicas: list[int] | None
+    """Node ids, first the preferred leader; `None` cancels a reassignment under way."""
+
+
+class ReassignReplicas(msgspec.Struct, frozen=True):
+    """Move replicas. What is under way or done already succeeds again."""
+
+    reassignments: list[Reassignment]
+
+
+class AlterClusterConfig(msgspec.Struct, frozen=True):
+    """Change settings of the cluster."""
+
+    set_overrides: dict[str, str]
+    reset_overrides: list[str]
+
+
+BrokerCommand = RegisterBroker | UnfenceBroker | FenceBroker | BeginShutdown | UnregisterBroker
+TopicCommand = catalog.Command | CreateReplicatedTopic | AddPartitions | AlterClusterConfig
+PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas
+Command = BrokerCommand | TopicCommand | PartitionCommand
+
+
+class Registered(msgspec.Struct, frozen=True, array_like=True):
+    """A broker is registered."""
+
+    broker_epoch: int
+
+
+class ShutdownProgress(msgspec.Struct, frozen=True, array_like=True):
+    """What a broker that is about to stop still leads, because nobody else can."""
+
+    leader_count: int
+
+
+class TopicAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The topic that a command was about."""
+
+    topic_id: bytes
+
+
+class ProducerIds(msgspec.Struct, frozen=True, array_like=True):
+    """Producer ids that nobody else gets."""
+
+    first: int
+    end: int
+    """Exclusive."""
+
+
+class PartitionAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What became of one partition of a command."""
+
+    topic_id: bytes
+    number: int
+    partition: Partition | None
+    """As it is now, `None` when there is none."""
+    error: ErrorDetail | None = None
+    """Why nothing was changed."""
+
+
+class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True):
+    """One answer for each partition of a command, in its order."""
+
+    answers: list[PartitionAnswer]
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True):
+    """There is nothing more to say."""
+
+
+Reply = Registered | ShutdownProgress | TopicAnswer | ProducerIds | PartitionAnswers | Done
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a command comes to."""
+
+    records: list[Record]
+    """To be agreed on, then applied, all of them or none."""
+    reply: Reply
+    """To be given when the records are committed."""

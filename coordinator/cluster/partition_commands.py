@@ -1,0 +1,277 @@
+"""Leaders change who is in sync; people move leaderships and replicas.
+
+Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to. A
+partition that is refused says so in its own answer, and harms the others of the command in no way.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from coordinator.catalog import Topic
+from coordinator.cluster.broker_commands import current_broker
+from coordinator.cluster.changes import PartitionChanges
+from coordinator.cluster.commands import (
+    AlterPartitions,
+    ElectLeaders,
+    InSyncChange,
+    InSyncReplica,
+    Outcome,
+    PartitionAnswer,
+    PartitionAnswers,
+    PartitionCommand,
+    Reassignment,
+    ReassignReplicas,
+)
+from coordinator.cluster.leader_choice import Assignment, Election, Happening
+from coordinator.cluster.placement import check_replicas
+from coordinator.cluster.records import DataLossAccepted, Partition, Record
+from coordinator.cluster.state import ClusterState
+from wire.errors import (
+    BrokerError,
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    StalePartitionEpochError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
+
+_Wish = TypeVar("_Wish")
+
+
+def handle_partition_command(
+    state: ClusterState, command: PartitionCommand, *, now_ms: int
+) -> Outcome:
+    """Return what a command about partitions comes to.
+
+    Raises:
+        BrokerError: It is refused as a whole.
+    """
+    match command:
+        case AlterPartitions():
+            return _alter_partitions(state, command)
+        case ElectLeaders():
+            return _elect_leaders(state, command, now_ms)
+        case ReassignReplicas():
+            return _reassign(state, command)
+
+
+def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
+    current_broker(state, command.node_id, command.broker_epoch)
+    changes = PartitionChanges(state)
+
+    def alter(change: InSyncChange) -> None:
+        topic, partition = _find(state, changes, change.topic_id, change.partition)
+        wanted = [replica.node_id for replica in change.in_sync_replicas]
+        _check_leader(command.node_id, change, partition)
+        if sorted(wanted) == sorted(partition.in_sync_replicas):
+            return  # It is so; perhaps this very change was carried out, and its answer lost.
+        _check_partition_epoch(change, partition)
+        _check_in_sync(state, command.node_id, change.in_sync_replicas, partition)
+        changes.happen(topic, change.partition, Happening(in_sync_replicas=wanted))
+
+    def place(change: InSyncChange) -> tuple[bytes, int]:
+        return change.topic_id, change.partition
+
+    answers = _answers(changes, command.changes, place, alter)
+    return Outcome(changes.records(), answers)
+
+
+def _check_leader(node_id: int, change: InSyncChange, partition: Partition) -> None:
+    """Check that the one who asks leads, by the newest that it and this node know. KIP-497."""
+    if (
+        change.leader_epoch > partition.leader_epoch
+        or change.partition_epoch > partition.partition_epoch
+    ):
+        raise NotControllerError(
+            f"this node knows partition {change.partition} only up to leader epoch"
+            f" {partition.leader_epoch} and partition epoch {partition.partition_epoch}; ask the"
+            " node that leads the cluster now"
+        )
+    if change.leader_epoch < partition.leader_epoch:
+        raise FencedLeaderEpochError(
+            f"partition {change.partition} has leader epoch {partition.leader_epoch}, later than"
+            f" {change.leader_epoch}"
+        )
+    if partition.leader != node_id:
+        raise NotLeaderError(f"broker {node_id} does not lead partition {change.partition}")
+
+
+def _check_partition_epoch(change: InSyncChange, partition: Partition) -> None:
+    """Check that the one who asks has seen the last change. KIP-497."""
+    if change.partition_epoch != partition.partition_epoch:
+        raise StalePartitionEpochError(
+            f"partition {change.partition} was changed: its partition epoch is"
+            f" {partition.partition_epoch}, not {change.partition_epoch}"
+        )
+
+
+def _check_in_sync(
+    state: ClusterState, leader: int, wanted: Sequence[InSyncReplica], partition: Partition
+) -> None:
+    node_ids = [replica.node_id for replica in wanted]
+    if leader not in node_ids:
+        raise InvalidRequestError(f"the leader, broker {leader}, must be in sync with itself")
+    if len(set(node_ids)) != len(node_ids):
+        raise InvalidRequestError(f"brokers are named twice: {node_ids}")
+    for replica in wanted:
+        if replica.node_id not in partition.replicas:
+            raise InvalidRequestError(f"broker {replica.node_id} has no replica of this partition")
+        broker = state.brokers[replica.node_id]
+        if broker.broker_epoch != replica.broker_epoch:
+            # What the leader saw were fetches of an earlier life. KIP-903.
+            raise IneligibleReplicaError(
+                f"broker {replica.node_id} was started anew: its epoch is {broker.broker_epoch},"
+                f" not {replica.broker_epoch}"
+            )
+        if broker.is_fenced:
+            raise IneligibleReplicaError(f"broker {replica.node_id} is fenced")
+        if broker.is_shutting_down and replica.node_id not in partition.in_sync_replicas:
+            raise IneligibleReplicaError(f"broker {replica.node_id} is shutting down")
+
+
+def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> Outcome:
+    changes = PartitionChanges(state)
+    losses: list[Record] = []
+
+    def elect(key: tuple[bytes, int]) -> None:
+        topic_id, number = key
+        topic, before = _find(state, changes, topic_id, number)
+        if command.accept_data_loss:
+            after = changes.happen(topic, number, Happening(election=Election.UNCLEAN))
+            if after.leader is None:
+                raise LeaderNotAvailableError(
+                    f"no replica of partition {number} is alive; it has replicas on brokers"
+                    f" {_listed(before.replicas)}"
+                )
+            if after.data_loss_epoch != before.data_loss_epoch:
+                losses.append(_loss(topic_id, number, before, after, now_ms))
+            return
+        first = before.replicas[0]
+        after = changes.happen(topic, number, Happening(election=Election.PREFERRED))
+        if after.leader != first:
+            raise LeaderNotAvailableError(
+                f"broker {first}, which is to lead partition {number}, is not in sync, or about to"
+                " stop"
+            )
+
+    answers = _answers(changes, command.partitions, lambda key: key, elect)
+    return Outcome([*losses, *changes.records()], answers)
+
+
+def _loss(
+    topic_id: bytes, number: int, before: Partition, after: Partition, now_ms: int
+) -> DataLossAccepted:
+    assert after.leader is not None
+    return DataLossAccepted(
+        topic_id,
+        number,
+        after.leader,
+        after.leader_epoch,
+        before.last_known_leader,
+        before.eligible_leader_replicas,
+        now_ms,
+    )
+
+
+def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
+    changes = PartitionChanges(state)
+
+    def reassign(wish: Reassignment) -> None:
+        topic, partition = _find(state, changes, wish.topic_id, wish.partition)
+        if wish.replicas is None:
+            target = _before_reassignment(partition)
+        else:
+            check_replicas(wish.partition, wish.replicas, state.brokers)
+            _check_minimum(topic, len(wish.replicas))
+            target = tuple(wish.replicas)
+        happening = Happening(assignment=_toward(target, partition))
+        _check_no_copy_is_given_up(changes, topic, wish.partition, happening)
+        changes.happen(topic, wish.partition, happening)
+
+    def place(wish: Reassignment) -> tuple[bytes, int]:
+        return wish.topic_id, wish.partition
+
+    answers = _answers(changes, command.reassignments, place, reassign)
+    return Outcome(changes.records(), answers)
+
+
+def _before_reassignment(partition: Partition) -> tuple[int, ...]:
+    return tuple(node for node in partition.replicas if node not in partition.adding_replicas)
+
+
+def _toward(target: tuple[int, ...], partition: Partition) -> Assignment:
+    """Return where replicas are while they move: old ones leave when all new ones are in sync."""
+    original = _before_reassignment(partition)
+    removing = tuple(node for node in original if node not in target)
+    adding = tuple(node for node in target if node not in original)
+    return Assignment((*target, *removing), adding, removing)
+
+
+def _check_minimum(topic: Topic, replication_factor: int) -> None:
+    minimum = topic.config.min_in_sync_replicas
+    if "min_in_sync_replicas" in topic.overrides and minimum > replication_factor:
+        raise InvalidTopicError(
+            f"{replication_factor} replicas are too few: min_in_sync_replicas of topic"
+            f" {topic.name!r} is {minimum}"
+        )
+
+
+def _check_no_copy_is_given_up(
+    changes: PartitionChanges, topic: Topic, number: int, happening: Happening
+) -> None:
+    """Refuse to drop replicas without which too few have what is committed."""
+    before, after = changes.foresee(topic, number, happening)
+    had = {*before.in_sync_replicas, *before.eligible_leader_replicas}
+    have = {*after.in_sync_replicas, *after.eligible_leader_replicas}
+    minimum = changes.minimum(topic, after.replication_factor)
+    if len(have) < min(len(had), minimum):
+        raise NotEnoughReplicasError(
+            f"partition {number} would have {len(have)} replicas with all committed records,"
+            f" min_in_sync_replicas is {minimum}; wait until more of brokers"
+            f" {_listed(after.replicas)} are in sync"
+        )
+
+
+def _find(
+    state: ClusterState, changes: PartitionChanges, topic_id: bytes, number: int
+) -> tuple[Topic, Partition]:
+    topic = state.catalog.topic_by_id(topic_id)
+    if topic is None:
+        raise UnknownTopicIdError(f"no topic has the id {topic_id.hex()}")
+    partition = changes.partition(topic_id, number)
+    if partition is None:
+        raise UnknownPartitionError(
+            f"there is no partition {number}; topic {topic.name!r} has partitions 0 to"
+            f" {topic.partition_count - 1}"
+        )
+    return topic, partition
+
+
+def _answers(
+    changes: PartitionChanges,
+    wishes: Iterable[_Wish],
+    place: Callable[[_Wish], tuple[bytes, int]],
+    act: Callable[[_Wish], None],
+) -> PartitionAnswers:
+    """Act on each wish by itself, and say what became of it."""
+    answers: list[PartitionAnswer] = []
+    for wish in wishes:
+        error = None
+        try:
+            act(wish)
+        except BrokerError as refusal:
+            error = refusal.to_wire()
+        topic_id, number = place(wish)
+        partition = changes.partition(topic_id, number)
+        answers.append(PartitionAnswer(topic_id, number, partition, error))
+    return PartitionAnswers(answers)
+
+
+def _listed(node_ids: Sequence[int]) -> str:
+    return ", ".join(str(node_id) for node_id in node_ids)

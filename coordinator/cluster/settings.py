@@ -1,0 +1,96 @@
+"""Settings of the cluster, and what they mean for the replicas of a topic.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator.catalog import Topic
+from coordinator.topic_config import REPLICATION_FACTOR_MAX, Setting, parse_count_up_to
+from wire.errors import InvalidConfigError
+
+REPLICATION_FACTOR_DEFAULT = 3
+"""Where there are so many brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """What is set for the cluster; `None` is what fits the number of brokers and replicas."""
+
+    replication_factor: int | None = None
+    """Of topics that do not say."""
+    min_in_sync_replicas: int | None = None
+    """Of topics that do not say."""
+
+
+CLUSTER_SETTINGS: Final = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "min_in_sync_replicas",
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
+            "auto",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas that must have a record before it is committed, for topics that do not say"
+            " (auto: 2 of three or more replicas, else 1).",
+        ),
+        Setting(
+            "replication_factor",
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
+            "auto",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
+        ),
+    )
+}
+"""Every setting of the cluster, by name, sorted."""
+
+
+def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
+    """Return what is in force under these overrides.
+
+    Raises:
+        InvalidConfigError: A value is not legal, or there is no such setting.
+    """
+    values: dict[str, int] = {}
+    for name, text in overrides.items():
+        check_cluster_setting_name(name)
+        value = CLUSTER_SETTINGS[name].parse(name, text)
+        assert isinstance(value, int)
+        values[name] = value
+    return ClusterConfig(**values)
+
+
+def check_cluster_setting_name(name: str) -> None:
+    """Check that there is a setting of this name.
+
+    Raises:
+        InvalidConfigError: Listing the settings that there are.
+    """
+    if name not in CLUSTER_SETTINGS:
+        known = ", ".join(CLUSTER_SETTINGS)
+        raise InvalidConfigError(f"there is no cluster setting {name!r}; there are {known}")
+
+
+def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
+    """Return how many replicas a topic gets that does not say."""
+    if config.replication_factor is not None:
+        return config.replication_factor
+    return max(1, min(REPLICATION_FACTOR_DEFAULT, broker_count))
+
+
+def min_in_sync_replicas(topic: Topic, config: ClusterConfig, replication_factor: int) -> int:
+    """Return how many replicas of a partition must have a record before it is committed.
+
+    Brokers and the cluster's state machine must mean the same by it: a replica is eligible to lead
+    *because* nothing was committed without it.
+    """
+    if "min_in_sync_replicas" in topic.overrides:
+        configured = topic.config.min_in_sync_replicas
+    elif config.min_in_sync_replicas is not None:
+        configured = config.min_in_sync_replicas
+    else:
+        configured = 2 if replication_factor >= REPLICATION_FACTOR_DEFAULT else 1
+    return min(configured, replication_factor)

@@ -1,0 +1,134 @@
+"""What holds of a cluster's metadata at any time, and from one entry to the next."""
+
+from collections.abc import Iterator
+
+from coordinator.catalog import AlterTopic, Topic
+from coordinator.cluster.commands import (
+    AlterClusterConfig,
+    AlterPartitions,
+    Command,
+    ElectLeaders,
+    ReassignReplicas,
+    RegisterBroker,
+)
+from coordinator.cluster.index import NO_PARTITION, ReplicaIndex
+from coordinator.cluster.records import Partition
+from coordinator.cluster.settings import min_in_sync_replicas
+from coordinator.cluster.state import ClusterState
+
+Partitions = dict[tuple[bytes, int], Partition]
+
+
+def all_partitions(state: ClusterState) -> Partitions:
+    return {
+        (topic.topic_id, number): partition
+        for topic in state.catalog.topics
+        for number, partition in enumerate(state.partitions(topic.topic_id))
+    }
+
+
+def check_state(state: ClusterState) -> None:
+    """Check what holds at any time."""
+    index = ReplicaIndex()
+    for topic in state.catalog.topics:
+        partitions = state.partitions(topic.topic_id)
+        assert len(partitions) in {topic.partition_count, 0}
+        for number, partition in enumerate(partitions):
+            _check_members(state, topic, partition)
+            _check_reassignment(partition)
+            index.moved(topic.topic_id, number, NO_PARTITION, partition)
+    _check_index(state, index)
+    epochs = [broker.broker_epoch for broker in state.brokers.values()]
+    assert len(set(epochs)) == len(epochs)
+    assert all(epoch < state.next_broker_epoch for epoch in epochs)
+    disks = [broker.disk_id for broker in state.brokers.values()]
+    assert len(set(disks)) == len(disks)
+
+
+def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> None:
+    replicas = partition.replicas
+    in_sync = partition.in_sync_replicas
+    eligible = partition.eligible_leader_replicas
+    minimum = min_in_sync_replicas(topic, state.config, partition.replication_factor)
+    assert replicas
+    assert len(set(replicas)) == len(replicas)
+    assert all(node in state.brokers for node in replicas)
+    assert in_sync == tuple(node for node in replicas if node in in_sync)
+    assert eligible == tuple(node for node in replicas if node in eligible)
+    assert not set(in_sync) & set(eligible)
+    assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
+    assert (partition.leader is None) == (in_sync == ())
+    assert partition.leader is None or partition.leader in in_sync
+    assert partition.leader is None or partition.last_known_leader is None
+    assert not any(state.brokers[node].is_fenced for node in in_sync), "fenced, but in sync"
+    stopping = [node for node in in_sync if state.brokers[node].is_shutting_down]
+    assert not stopping or len(stopping) == len(in_sync), "somebody else could lead"
+    if partition.leader is None:
+        waiting = [node for node in eligible if state.brokers[node].can_lead]
+        assert not waiting, "somebody could lead"
+
+
+def _check_reassignment(partition: Partition) -> None:
+    replicas = set(partition.replicas)
+    adding, removing = set(partition.adding_replicas), set(partition.removing_replicas)
+    assert adding | removing <= replicas
+    assert not adding & removing
+    if partition.is_reassigning:
+        assert not replicas - removing <= set(partition.in_sync_replicas), "it is complete"
+
+
+def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
+    assert set(state.index.not_preferred) == set(index.not_preferred)
+    for node_id in {*state.brokers, *range(8)}:
+        assert state.index.load(node_id) == index.load(node_id)
+        assert state.index.topic_ids(node_id) == index.topic_ids(node_id)
+
+
+def check_step(before: Partitions, state: ClusterState, command: Command) -> None:
+    """Check what holds between the state before a command and the one after it."""
+    for key, now in all_partitions(state).items():
+        was = before.get(key)
+        if was is None:
+            continue
+        removed = not set(was.replicas) <= set(now.replicas)
+        assert now.partition_epoch == was.partition_epoch + (was != now)
+        assert now.leader_epoch >= was.leader_epoch
+        assert (now.leader_epoch > was.leader_epoch) == (was.leader != now.leader or removed)
+        for reason in _unfounded_leader(was, now, command):
+            raise AssertionError(f"{reason}: {was} became {now} by {command}")
+        if removed and not isinstance(command, ReassignReplicas):
+            assert now.replicas == now.in_sync_replicas, "replicas went before others came"
+        if not isinstance(command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders):
+            _check_copies(state, key, was, now)
+
+
+def _unfounded_leader(was: Partition, now: Partition, command: Command) -> Iterator[str]:
+    if now.leader in {None, was.leader}:
+        return
+    if now.data_loss_epoch != was.data_loss_epoch:
+        if not (isinstance(command, ElectLeaders) and command.accept_data_loss):
+            yield "data were lost and nobody accepted it"
+        return
+    if isinstance(command, AlterPartitions):
+        return  # A leader that is about to stop hands over to the one that has just caught up.
+    if now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
+        yield "the new leader may lack committed records"
+
+
+def _check_copies(
+    state: ClusterState, key: tuple[bytes, int], was: Partition, now: Partition
+) -> None:
+    topic = state.catalog.topic_by_id(key[0])
+    assert topic is not None
+    minimum = min_in_sync_replicas(topic, state.config, now.replication_factor)
+    had = len({*was.in_sync_replicas, *was.eligible_leader_replicas})
+    have = len({*now.in_sync_replicas, *now.eligible_leader_replicas})
+    assert have >= min(had, minimum), "copies of committed records were forgotten"
+
+
+def check_same(one: ClusterState, other: ClusterState) -> None:
+    """Check that nothing tells two states apart."""
+    ours, theirs = dict(vars(one)), dict(vars(other))
+    for part in ("catalog", "_index"):
+        assert vars(ours.pop(part)) == vars(theirs.pop(part))
+    assert ours == theirs

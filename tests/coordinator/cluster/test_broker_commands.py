@@ -1,0 +1,354 @@
+"""Brokers come, go silent, come back and leave: what becomes of them and of what they lead."""
+
+import pytest
+
+from coordinator.catalog import AlterTopic
+from coordinator.cluster.broker_commands import REPLACED_INCARNATIONS_KEPT
+from coordinator.cluster.commands import (
+    BeginShutdown,
+    FenceBroker,
+    Reassignment,
+    ReassignReplicas,
+    RegisterBroker,
+    Registered,
+    ShutdownProgress,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from coordinator.cluster.records import BrokerChanged, PartitionsChanged
+from tests.coordinator.cluster.clusters import Cluster
+from wire.errors import DuplicateBrokerError, InvalidRequestError, StaleBrokerEpochError
+
+REPLICATED = {"durability": "replicated"}
+
+
+def three_replicas(overrides: dict[str, str] | None = None) -> Cluster:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], overrides=overrides)
+    return cluster
+
+
+def test_a_broker_that_registers_is_fenced_until_it_has_caught_up() -> None:
+    cluster = Cluster()
+
+    cluster.register(1)
+    assert cluster.broker(1).is_fenced
+
+    cluster.unfence(1)
+    assert cluster.broker(1).can_lead
+
+
+def test_a_registration_that_is_given_again_is_one_registration() -> None:
+    cluster = Cluster()
+    command = cluster.registration(1)
+    first = cluster.answer(Registered, command)
+    cluster.unfence(1)
+
+    assert cluster.handle(command).records == []
+    assert cluster.answer(Registered, command) == first
+    assert cluster.broker(1).can_lead
+
+
+def test_broker_epochs_rise_with_every_registration_of_the_cluster() -> None:
+    cluster = Cluster()
+
+    assert [cluster.register(node) for node in (1, 2, 1, 3, 1)] == [1, 2, 3, 4, 5]
+
+
+def test_a_live_node_id_with_another_disk_is_refused() -> None:
+    cluster = Cluster(1)
+
+    with pytest.raises(DuplicateBrokerError, match="node id 1 belongs to a live broker at host-1:"):
+        cluster.register(1, disk_id="another")
+
+
+def test_a_disk_of_another_broker_is_refused_whether_that_one_lives_or_not() -> None:
+    cluster = Cluster(1)
+
+    for _ in range(2):
+        with pytest.raises(DuplicateBrokerError, match=r"belongs to broker 1; start it with that"):
+            cluster.register(2, disk_id="disk-1")
+        cluster.fence(1)
+
+
+@pytest.mark.parametrize(("host", "port"), [("", 8433), ("host", 0), ("host", 65536)])
+def test_a_broker_must_say_where_it_can_be_reached(host: str, port: int) -> None:
+    with pytest.raises(InvalidRequestError, match="it must say a host, and a port"):
+        Cluster().do(RegisterBroker(1, "disk", "process", host, port))
+
+
+def test_a_process_that_was_replaced_cannot_take_its_place_back() -> None:
+    cluster = Cluster(1)
+    old = cluster.registration(1)
+    cluster.do(old)
+    cluster.start(1)
+
+    with pytest.raises(DuplicateBrokerError, match="a newer process of broker 1 has registered"):
+        cluster.do(old)
+
+
+def test_only_the_last_replaced_processes_are_remembered() -> None:
+    cluster = Cluster(1)
+
+    for _ in range(REPLACED_INCARNATIONS_KEPT + 3):
+        cluster.start(1)
+
+    assert len(cluster.broker(1).replaced_incarnation_ids) == REPLACED_INCARNATIONS_KEPT
+
+
+def test_a_broker_that_restarts_before_anybody_noticed_hands_over_what_it_led() -> None:
+    cluster = three_replicas()
+
+    cluster.register(1)
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+    assert partition.leader_epoch == 1
+
+
+def test_words_of_an_earlier_process_are_refused_or_do_nothing() -> None:
+    cluster = three_replicas()
+    old = cluster.broker(1).broker_epoch
+    cluster.start(1)
+
+    assert cluster.handle(FenceBroker(1, old)).records == []
+    for command in (UnfenceBroker(1, old), BeginShutdown(1, old)):
+        with pytest.raises(StaleBrokerEpochError, match=r"registered with epoch 4 after epoch 1"):
+            cluster.handle(command)
+
+
+def test_a_broker_that_nobody_knows_must_register() -> None:
+    cluster = Cluster()
+
+    assert cluster.handle(FenceBroker(7, 1)).records == []
+    with pytest.raises(StaleBrokerEpochError, match="broker 7 is not registered"):
+        cluster.do(UnfenceBroker(7, 1))
+
+
+def test_fencing_elects_leaders_and_takes_the_broker_out_of_sync() -> None:
+    cluster = three_replicas()
+
+    cluster.fence(1)
+
+    partition = cluster.partition()
+    assert partition.leader == 2
+    assert partition.in_sync_replicas == (2, 3)
+    assert partition.eligible_leader_replicas == ()
+    assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
+
+
+def test_fencing_again_does_nothing() -> None:
+    cluster = three_replicas()
+    cluster.fence(1)
+
+    assert cluster.handle(FenceBroker(1, cluster.broker(1).broker_epoch)).records == []
+
+
+def test_fencing_many_leaderships_takes_two_records() -> None:
+    cluster = Cluster(1, 2, 3)
+    for name in ("a", "b", "c"):
+        cluster.create(name, *([1, 2, 3] for _ in range(20)))
+
+    outcome = cluster.handle(FenceBroker(1, cluster.broker(1).broker_epoch))
+
+    changed, partitions = outcome.records
+    assert changed == BrokerChanged(1, is_fenced=True, is_shutting_down=False)
+    assert isinstance(partitions, PartitionsChanged)
+    assert [len(topic.partitions) for topic in partitions.topics] == [20, 20, 20]
+
+
+def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
+    """I59, I60, KIP-966: whoever leaves while too few are in sync has all that is committed."""
+    cluster = three_replicas()
+
+    cluster.fence(3)
+    assert cluster.partition().eligible_leader_replicas == ()
+    cluster.fence(2)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+    cluster.fence(1)
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.last_known_leader) == (None, 1)
+    assert partition.in_sync_replicas == ()
+    assert partition.eligible_leader_replicas == (1, 2)
+
+
+def test_an_eligible_replica_that_comes_back_leads_and_one_that_is_not_eligible_waits() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 2, 1)
+
+    cluster.start(3)
+    assert cluster.partition().leader is None
+
+    cluster.start(2)
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == (1,)
+    assert partition.last_known_leader is None
+
+
+def test_the_last_replica_standing_that_lost_its_memory_does_not_lead() -> None:
+    """I59: in sync {1, 2, 3} became {1}; 1 crashes and loses its tail; 2 has the records."""
+    cluster = three_replicas(REPLICATED)
+    cluster.fence(3, 2, 1)
+
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    cluster.start(2)
+    assert cluster.partition().leader == 2
+
+
+def test_under_fsync_an_unclean_stop_costs_no_eligibility() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 2, 1)
+
+    cluster.start(1, unclean=True)
+
+    assert cluster.partition().leader == 1
+
+
+def test_an_unclean_stop_before_anybody_noticed_counts_as_well() -> None:
+    cluster = three_replicas(REPLICATED)
+    cluster.fence(3)
+
+    cluster.register(2, unclean=True)
+
+    assert cluster.partition().in_sync_replicas == (1,)
+    assert cluster.partition().eligible_leader_replicas == ()
+
+
+def test_a_broker_that_comes_back_with_another_disk_is_eligible_nowhere() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 2, 1)
+
+    cluster.register(1, disk_id="replaced")
+    cluster.unfence(1)
+
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+
+def test_a_disk_that_was_replaced_and_comes_back_is_another_disk_again() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 1)
+    cluster.register(1, disk_id="replaced")
+    cluster.unfence(1)
+    cluster.in_sync(1, 2)
+    cluster.fence(2, 1)
+
+    cluster.register(1, disk_id="disk-1")
+    cluster.unfence(1)
+
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+
+def test_the_only_replica_leads_again_after_an_unclean_stop_but_not_on_an_empty_disk() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1], overrides=REPLICATED)
+
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader == 1
+
+    cluster.fence(1)
+    cluster.register(1, disk_id="empty")
+    cluster.unfence(1)
+    assert cluster.partition().leader is None
+
+
+def test_what_was_committed_in_memory_is_not_taken_for_durable_when_durability_rises() -> None:
+    cluster = three_replicas(REPLICATED)
+    alter = {"durability": "fsync"}
+    cluster.do(alter_topic("orders", alter))
+    cluster.fence(3, 2, 1)
+
+    cluster.register(1, unclean=True)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    cluster.start(2)
+    cluster.start(1)
+    cluster.in_sync(2, 1)
+    cluster.fence(2, 1)
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader == 1, "its last process began after the change"
+
+
+def alter_topic(name: str, overrides: dict[str, str]) -> AlterTopic:
+    return AlterTopic(name, overrides, [])
+
+
+def test_a_broker_that_is_about_to_stop_hands_over_first() -> None:
+    cluster = three_replicas()
+
+    progress = cluster.shut_down(1)
+
+    assert progress == ShutdownProgress(0)
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+
+
+def test_what_nobody_else_can_lead_is_led_until_the_end() -> None:
+    cluster = three_replicas()
+    cluster.in_sync(1)
+    cluster.fence(2, 3)
+
+    assert cluster.shut_down(1) == ShutdownProgress(1)
+    assert cluster.partition().leader == 1
+
+    cluster.start(2)
+    assert cluster.partition().leader == 2, "it was eligible, and takes over"
+    assert cluster.shut_down(1) == ShutdownProgress(0)
+
+
+def test_a_leader_that_is_about_to_stop_hands_over_to_whoever_catches_up() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1, 2])
+    cluster.in_sync(1)
+    cluster.shut_down(1)
+    assert cluster.partition().leader == 1
+
+    partition = cluster.in_sync(1, 2)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+
+
+def test_a_broker_that_is_about_to_stop_is_not_unfenced_any_more() -> None:
+    cluster = three_replicas()
+    cluster.shut_down(1)
+    cluster.fence(1)
+
+    cluster.unfence(1)
+    assert cluster.broker(1).is_fenced
+
+    cluster.start(1)
+    assert cluster.broker(1).can_lead
+
+
+def test_a_broker_leaves_the_cluster_when_it_is_stopped_and_empty() -> None:
+    cluster = three_replicas()
+    cluster.start(4)
+
+    with pytest.raises(InvalidRequestError, match="broker 1 is alive at host-1:8433; stop it"):
+        cluster.do(UnregisterBroker(1))
+    cluster.fence(1)
+    with pytest.raises(InvalidRequestError, match="broker 1 still has 1 replicas; move them"):
+        cluster.do(UnregisterBroker(1))
+    topic_id = cluster.state.catalog.topic("orders").topic_id
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [4, 2, 3])]))
+    cluster.in_sync(4, 2, 3)
+    cluster.do(UnregisterBroker(1))
+
+    assert 1 not in cluster.state.brokers
+    assert cluster.handle(UnregisterBroker(1)).records == []
+
+
+def test_a_disk_of_a_broker_that_left_may_be_used_under_another_node_id() -> None:
+    cluster = Cluster(1)
+    cluster.fence(1)
+    cluster.do(UnregisterBroker(1))
+
+    cluster.register(2, disk_id="disk-1")
+
+    assert cluster.broker(2).broker_epoch == 2

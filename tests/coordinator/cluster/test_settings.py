@@ -1,0 +1,67 @@
+"""Settings of the cluster, and how many replicas must have a record."""
+
+import pytest
+
+from coordinator.catalog import Topic
+from coordinator.cluster.settings import (
+    CLUSTER_SETTINGS,
+    ClusterConfig,
+    check_cluster_setting_name,
+    cluster_config,
+    default_replication_factor,
+    min_in_sync_replicas,
+)
+from coordinator.topic_config import topic_config
+from wire.errors import InvalidConfigError
+
+
+def topic(**overrides: str) -> Topic:
+    return Topic("orders", b"0123456789abcdef", 1, overrides, topic_config(overrides))
+
+
+def test_settings_that_are_not_set_are_none() -> None:
+    assert cluster_config({}) == ClusterConfig(None, None)
+    assert cluster_config({"replication_factor": "5"}) == ClusterConfig(replication_factor=5)
+
+
+def test_every_setting_is_explained_and_listed_in_order() -> None:
+    assert list(CLUSTER_SETTINGS) == sorted(CLUSTER_SETTINGS)
+    assert all(setting.about.endswith(".") for setting in CLUSTER_SETTINGS.values())
+
+
+@pytest.mark.parametrize(("text", "reason"), [("0", "at least 1"), ("16", "at most 15")])
+def test_a_value_out_of_range_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        cluster_config({"min_in_sync_replicas": text})
+
+
+def test_an_unknown_setting_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidConfigError, match="min_in_sync_replicas, replication_factor"):
+        check_cluster_setting_name("colour")
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)])
+def test_a_topic_gets_three_replicas_or_as_many_as_there_are_brokers(
+    brokers: int, replicas: int
+) -> None:
+    assert default_replication_factor(ClusterConfig(), brokers) == replicas
+    assert default_replication_factor(ClusterConfig(replication_factor=2), brokers) == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "config", "replication_factor", "minimum"),
+    [
+        ({}, ClusterConfig(), 1, 1),
+        ({}, ClusterConfig(), 2, 1),
+        ({}, ClusterConfig(), 3, 2),
+        ({}, ClusterConfig(), 5, 2),
+        ({}, ClusterConfig(min_in_sync_replicas=3), 5, 3),
+        ({}, ClusterConfig(min_in_sync_replicas=3), 2, 2),
+        ({"min_in_sync_replicas": "1"}, ClusterConfig(min_in_sync_replicas=3), 3, 1),
+        ({"min_in_sync_replicas": "4"}, ClusterConfig(), 3, 3),
+    ],
+)
+def test_the_topic_says_or_the_cluster_or_two_of_three_are_enough(
+    overrides: dict[str, str], config: ClusterConfig, replication_factor: int, minimum: int
+) -> None:
+    assert min_in_sync_replicas(topic(**overrides), config, replication_factor) == minimum

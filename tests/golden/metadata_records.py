@@ -1,0 +1,80 @@
+"""The records of the metadata log, as a golden file: `python -m tests.golden.metadata_records`.
+
+One line for each record that was ever written: its bytes, and what an independent decoder reads.
+Lines are added and never changed, or else logs on people's disks cannot be read any more.
+"""
+
+from pathlib import Path
+
+import msgpack
+import msgspec
+
+from coordinator import catalog
+from coordinator.cluster.records import (
+    Broker,
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ChangedPartition,
+    ChangedTopic,
+    ClusterConfigSet,
+    DataLossAccepted,
+    Partition,
+    PartitionsAdded,
+    PartitionsChanged,
+    Record,
+)
+
+FILE = Path(__file__).parent / "metadata_records_v1.hex"
+TOPIC_ID = bytes(range(0xA0, 0xB0))
+BROKER = Broker(
+    1,
+    "disk-1",
+    "process-2",
+    7,
+    "broker-1.example",
+    8433,
+    "rack-a",
+    is_fenced=False,
+    replaced_incarnation_ids=("process-1",),
+)
+HEALTHY = Partition((1, 2, 3), (1, 2, 3), leader=1)
+MOVING = Partition(
+    replicas=(4, 2, 3, 1),
+    in_sync_replicas=(3,),
+    eligible_leader_replicas=(2, 1),
+    leader=3,
+    leader_epoch=300,
+    partition_epoch=70_000,
+    adding_replicas=(4,),
+    removing_replicas=(1,),
+    data_loss_epoch=12,
+)
+LEADERLESS = Partition((1, 2), (), (1,), None, 4, 9, 1)
+
+RECORDS: list[Record] = [
+    catalog.TopicCreated("orders", TOPIC_ID, 3, {"retention_ms": "1h"}),
+    catalog.TopicAltered(TOPIC_ID, {"durability": "replicated"}),
+    catalog.TopicDeleted(TOPIC_ID),
+    catalog.ProducerIdsTaken(1001),
+    catalog.TopicGrown(TOPIC_ID, 5),
+    BrokerRegistered(BROKER),
+    BrokerChanged(1, is_fenced=True, is_shutting_down=False),
+    BrokerUnregistered(1),
+    PartitionsAdded(TOPIC_ID, [HEALTHY, HEALTHY]),
+    PartitionsChanged(
+        [ChangedTopic(TOPIC_ID, [ChangedPartition(0, MOVING), ChangedPartition(1, LEADERLESS)])]
+    ),
+    DataLossAccepted(TOPIC_ID, 1, 2, 5, 1, (1, 3), 1_700_000_000_000),
+    ClusterConfigSet({"replication_factor": "3"}),
+]
+
+
+def line(record: Record) -> str:
+    """Return the line of one record."""
+    data = msgspec.msgpack.encode(record)
+    return f"{data.hex()} {msgpack.unpackb(data)!r}"
+
+
+if __name__ == "__main__":
+    FILE.write_text("".join(f"{line(record)}\n" for record in RECORDS), encoding="utf-8")
