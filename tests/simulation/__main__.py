@@ -34,7 +34,7 @@ from tests.simulation.swarm import (
     keep_failure,
 )
 
-_MUTANT_BUDGET = ShrinkBudget(lives=300, wall_s=300.0)
+_MUTANT_BUDGET = ShrinkBudget(lives=300, wall_s=300.0, faults_enough=3)
 
 
 def main() -> int:

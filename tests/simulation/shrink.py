@@ -40,6 +40,8 @@ class ShrinkBudget:
     lives: int = 300
     wall_s: float = 600.0
     """In real seconds; the life under way then is the last one."""
+    faults_enough: int = -1
+    """So few faults are few enough, and nothing more is tried; -1 for as few as can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,11 @@ class _Shrinking:
         self._ends_at = perf_counter() + budget.wall_s
 
     def is_tired(self) -> bool:
-        return self.run_count >= self._budget.lives or perf_counter() >= self._ends_at
+        return (
+            self.run_count >= self._budget.lives
+            or perf_counter() >= self._ends_at
+            or len(self.best.plan.faults) <= self._budget.faults_enough
+        )
 
     def accept(self, plan: Plan) -> bool:
         """Take `plan` for the best one if it fails in the same way."""

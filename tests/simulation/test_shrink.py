@@ -49,6 +49,15 @@ def test_shrinking_ends_after_so_many_lives() -> None:
     assert shrunk.report.checker == "Pretended"
 
 
+def test_shrinking_ends_when_there_are_few_enough_faults() -> None:
+    report = pretended_life(failing_plan())
+
+    shrunk = shrink(report, pretended_life, ShrinkBudget(faults_enough=4))
+
+    assert len(shrunk.report.plan.faults) <= 4
+    assert shrunk.run_count < shrink(report, pretended_life).run_count
+
+
 def test_another_failure_is_not_taken_for_this_one() -> None:
     plan = failing_plan()
     report = msgspec.structs.replace(pretended_life(plan), checker="Another")
