@@ -27,7 +27,8 @@ from wire.errors import TidelogError
 _TOPIC = "chaos"
 _PARTITION_COUNT = 3
 _TOPIC_SETTINGS = {"segment_bytes": "64KiB", "index_interval_bytes": "1KiB"}
-_WRITER_COUNT = 3
+_DELIVERY_TIMEOUTS_S = (0.2, 120.0, 120.0)
+"""Of the writers. The first gives up soon, and then does not know what became of its records."""
 _GAP_MEAN_S = 0.4
 _FAULT_S = (0.1, 1.0)
 _RESTART_S = 0.3
@@ -120,10 +121,10 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
                     Random(hardship.random.random()),
                     partition_count=_PARTITION_COUNT,
                 )
-                for number in range(_WRITER_COUNT)
+                for number in range(len(_DELIVERY_TIMEOUTS_S))
             ]
-            for writer in writers:
-                clients.start_soon(_write, proxy, writer)
+            for writer, timeout_s in zip(writers, _DELIVERY_TIMEOUTS_S, strict=True):
+                clients.start_soon(_write, proxy, writer, timeout_s)
             clients.start_soon(_follow, proxy, RecordedReader("follower", _TOPIC, recorder))
             with trio.move_on_after(hardship.seconds):
                 await _trouble(hardship, proxy, broker)
@@ -155,8 +156,11 @@ async def _client(proxy: FaultProxy) -> AsyncGenerator[tidelog.Client, None]:
         yield client
 
 
-async def _write(proxy: FaultProxy, writer: RecordedWriter) -> None:
-    async with _client(proxy) as client, client.producer() as producer:
+async def _write(proxy: FaultProxy, writer: RecordedWriter, delivery_timeout_s: float) -> None:
+    async with (
+        _client(proxy) as client,
+        client.producer(delivery_timeout=delivery_timeout_s) as producer,
+    ):
         await writer.run(producer, pause_s=_PAUSE_S)
 
 
