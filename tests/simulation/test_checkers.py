@@ -186,6 +186,19 @@ def deleted_then_start_at(start: int, *, asked: int | None = 5, is_told: bool = 
     return tell
 
 
+def repeated_after_deletion(*, has_rot: bool, start: int) -> Story:
+    """Retention takes the segments below `start`; then a record of offset 0 comes again."""
+
+    def tell(book: Book) -> None:
+        told(acked(1, 0))(book)
+        if has_rot:
+            book.checkpoint_rotted(0)
+        probed(("log_opened", {"log_start_offset": start}))(book)
+        told(acked(1, 7))(book)
+
+    return tell
+
+
 def deleted_and_rotted(book: Book) -> None:
     deleted_then_start_at(5)(book)
     book.checkpoint_rotted(0)
@@ -261,6 +274,7 @@ KEPT: list[tuple[Checker, Story]] = [
     (StableOffsets(), told_with_loss(acked(1, 0), fetched((0, 2), asked_at=3.0))),
     (NoDuplicates(RULES), told(acked(1, 0), acked(1, 0), fetched((0, 1)))),
     (NoDuplicates(RULES), told(acked(1, 0, "q"), fetched((1, 1), producer="q"))),
+    (NoDuplicates(RULES), repeated_after_deletion(has_rot=True, start=5)),
     (NothingPhantom(), sent_then(told(fetched((0, 1))), 1)),
     (AcknowledgedStays(), ended((0, 1), acks=(acked(1, 0),))),
     (AcknowledgedStays(), ended(start=1, acks=(acked(1, 0),))),
@@ -303,6 +317,8 @@ BROKEN: list[tuple[Checker, Story]] = [
     (StableOffsets(), told(fetched((0, 1)), fetched((0, 2)))),
     (NoDuplicates(RULES), told(fetched((0, 1), (1, 1)))),
     (NoDuplicates(RULES), told(acked(1, 0), acked(1, 1))),
+    (NoDuplicates(RULES), repeated_after_deletion(has_rot=True, start=0)),
+    (NoDuplicates(RULES), repeated_after_deletion(has_rot=False, start=5)),
     (NothingPhantom(), told(fetched((0, 1)))),
     (NothingPhantom(), refused_and_read),
     (AcknowledgedStays(), ended((1, 2), acks=(acked(1, 0),))),

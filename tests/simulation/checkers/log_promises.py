@@ -58,19 +58,41 @@ class NoDuplicates(Checker):
     """A record stands at one offset at most, if its producer cannot have sent it twice unseen.
 
     So it is for idempotent producers, and with acks 0, where nothing is ever sent again. An
-    acknowledgement that comes again names the same offset.
+    acknowledgement that comes again names the same offset. What stood in deleted segments is
+    excused once the checkpoint has rotted, for nothing else knows its producers.
     """
 
     def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
         """Know what each producer asked for."""
         self._rules = rules
         self._places: dict[bytes, Place] = {}
+        self._rotted: set[int] = set()
+        self.has_excused = False
+        """Whether there may be duplicates of what was deleted."""
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
         rules = self._rules[ack.record.producer]
         if ack.offset is not None and rules.is_idempotent:
             self._note(ack.record.value, (ack.record.partition, ack.offset))
+
+    def checkpoint_rotted(self, partition: int) -> None:
+        """See `Checker`."""
+        self._rotted.add(partition)
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """See `Checker`."""
+        if event == "log_opened" and fields["partition"] in self._rotted:
+            partition, start = fields["partition"], fields["log_start_offset"]
+            assert isinstance(partition, int)
+            assert isinstance(start, int)
+            self._rotted.remove(partition)
+            self.has_excused |= start > 0
+            self._places = {
+                value: place
+                for value, place in self._places.items()
+                if place[0] != partition or place[1] >= start
+            }
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
