@@ -25,7 +25,7 @@ from coordinator.cluster.commands import FenceBroker, InSyncReplica, Outcome, Re
 from coordinator.cluster.leader_choice import Assignment, Facts, Happening
 from coordinator.cluster.records import Broker, Partition, Record, Snapshot
 from coordinator.cluster.state import ClusterState
-from tests.simulation.mutants import Mutant
+from tests.simulation.mutant import Mutant
 
 _in_sync = leader_choice._in_sync
 _next_partition = leader_choice.next_partition

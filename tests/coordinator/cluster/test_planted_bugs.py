@@ -5,7 +5,7 @@ import pytest
 from tests.coordinator.cluster.moves import drawn_moves, live
 from tests.coordinator.cluster.planted import MUTANTS
 from tests.coordinator.cluster.replicas import replicate
-from tests.simulation.mutants import Mutant
+from tests.simulation.mutant import Mutant
 
 
 def live_and_replicate(seeds: int) -> None:

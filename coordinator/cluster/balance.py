@@ -1,0 +1,103 @@
+"""Which replicas should move, so that brokers have as much to do as others.
+
+Pure: no clock, no I/O, no randomness. For a broker that came, and for one that shall leave.
+Replicas move one by one from who has most to who has least. A move never puts two replicas of a
+partition on one broker, nor into one failure domain unless they were in one before.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import final
+
+from coordinator.cluster.commands import Reassignment
+from coordinator.cluster.records import Partition
+from coordinator.cluster.state import ClusterState
+
+
+def plan_moves(
+    state: ClusterState, *, moves_max: int, leaving: Collection[int] = ()
+) -> list[Reassignment]:
+    """Return reassignments that make the loads of brokers more equal, none if they are.
+
+    Args:
+        state: What there is.
+        moves_max: How many replicas may move at once: each is copied as a whole.
+        leaving: Brokers that shall have no replicas any more.
+    """
+    plan = _Plan(state, leaving)
+    while plan.move_count < moves_max and plan.move_one():
+        pass
+    return plan.reassignments()
+
+
+@final
+class _Plan:
+    """Replicas as they will be.
+
+    Invariant: each partition has as many replicas as before.
+    """
+
+    def __init__(self, state: ClusterState, leaving: Collection[int]) -> None:
+        self._state = state
+        self._leaving = leaving
+        self._planned: dict[tuple[bytes, int], tuple[int, ...]] = {}
+        self._loads = {
+            node_id: state.index.load(node_id).replica_count for node_id in sorted(state.brokers)
+        }
+        self._targets = [
+            node_id
+            for node_id in self._loads
+            if state.brokers[node_id].can_lead and node_id not in leaving
+        ]
+        self.move_count = 0
+
+    def move_one(self) -> bool:
+        """Plan one more move; return whether there was one to plan."""
+        for source in self._sources():
+            for target in sorted(self._targets, key=lambda node: self._loads[node]):
+                is_enough = self._loads[source] - self._loads[target] <= 1
+                if source == target or (is_enough and source not in self._leaving):
+                    continue
+                if self._move(source, target):
+                    return True
+        return False
+
+    def reassignments(self) -> list[Reassignment]:
+        """Return what was planned."""
+        return [
+            Reassignment(topic_id, number, list(replicas))
+            for (topic_id, number), replicas in self._planned.items()
+        ]
+
+    def _sources(self) -> list[int]:
+        """Return who should give away: first who shall leave, then who has most."""
+        leaving = [node for node in self._loads if node in self._leaving and self._loads[node]]
+        staying = sorted(self._targets, key=lambda node: -self._loads[node])
+        return [*leaving, *staying]
+
+    def _move(self, source: int, target: int) -> bool:
+        for key, replicas in self._replicas_of(source):
+            if target in replicas or not self._keeps_apart(replicas, source, target):
+                continue
+            self._planned[key] = tuple(target if node == source else node for node in replicas)
+            self._loads[source] -= 1
+            self._loads[target] += 1
+            self.move_count += 1
+            return True
+        return False
+
+    def _replicas_of(self, node_id: int) -> Iterator[tuple[tuple[bytes, int], tuple[int, ...]]]:
+        for topic_id in self._state.index.topic_ids(node_id):
+            for number, partition in enumerate(self._state.partitions(topic_id)):
+                replicas = self._replicas(topic_id, number, partition)
+                if node_id in replicas and not partition.is_reassigning:
+                    yield (topic_id, number), replicas
+
+    def _replicas(self, topic_id: bytes, number: int, partition: Partition) -> tuple[int, ...]:
+        return self._planned.get((topic_id, number), partition.replicas)
+
+    def _keeps_apart(self, replicas: tuple[int, ...], source: int, target: int) -> bool:
+        others = [self._domain(node) for node in replicas if node != source]
+        return others.count(self._domain(target)) <= others.count(self._domain(source))
+
+    def _domain(self, node_id: int) -> str:
+        return self._state.brokers[node_id].failure_domain or f"node {node_id}"
