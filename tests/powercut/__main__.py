@@ -21,6 +21,8 @@ from random import Random
 
 import trio
 
+from tests.histories.mutant_broker import mutant_program
+from tests.integration.processes import TIDELOG
 from tests.powercut.bad_disks import exhaust_pool, fill_disk
 from tests.powercut.broken_broker import broken
 from tests.powercut.cuts import PowerCuts
@@ -87,6 +89,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--without-controls", action="store_true", help="only cut the power, for a short look"
     )
+    parser.add_argument("--mutant", metavar="NAME", help="a broker with this planted bug")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -101,7 +104,9 @@ async def _run(workshop: Path, arguments: argparse.Namespace) -> int:
         for refusal in (errno.EIO, errno.ENOSPC):
             problems += await exhaust_pool(workshop, random(), refusal=refusal, show=_say)
         problems += await fill_disk(workshop, random(), show=_say)
-    report = await PowerCuts(workshop, random(), show=_say).run(arguments.cuts)
+    program = TIDELOG if arguments.mutant is None else mutant_program(arguments.mutant)
+    cuts = PowerCuts(workshop, random(), show=_say, program=program)
+    report = await cuts.run(arguments.cuts)
     for problem in problems + report.problems:
         _say(f"WRONG: {problem}")
     _say(report.summary())
