@@ -1,0 +1,438 @@
+"""One node of a Raft cluster at work: its core, its disk, its messages.
+
+Shell: lets time pass, moves messages, makes writable what must be durable. The core decides, and
+is only ever called in plain calls: a tick, a message or a proposal, followed by `_pump`, which
+carries out all that need not wait. One task waits for the disk.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Protocol, final
+
+import trio
+
+from coordinator.raft.core import RaftCore
+from coordinator.raft.errors import ProposalRefusedError
+from coordinator.raft.membership import Identity, Membership
+from coordinator.raft.messages import (
+    Entry,
+    EntryId,
+    EntryKind,
+    Message,
+    SnapshotMeta,
+    SnapshotRequest,
+)
+from coordinator.raft.ready import MembershipChange, Ready, Write
+from coordinator.raft.role import Role
+from coordinator.raft_storage import RaftStorage, Snapshot, Stored, Vote
+from logstore.config import MiB
+from logstore.disk import DISK_FULL_ERRNOS
+from wire.env import Env
+from wire.errors import DiskFullError, LogOfflineError, NotLeaderError
+
+TICK_S: Final = 0.1
+_DISK_FULL_RETRY_S: Final = 1.0
+SNAPSHOT_AFTER_BYTES: Final = 20 * MiB
+KEPT_ENTRIES: Final = 1000
+"""Entries that stay behind a snapshot, for followers that are a little behind."""
+
+
+class StateMachine(Protocol):
+    """What the committed commands add up to."""
+
+    def apply(self, index: int, command: bytes) -> None:
+        """Carry out one command; they come in order, each once."""
+        ...
+
+    def snapshot(self) -> bytes:
+        """Return all of the state."""
+        ...
+
+    def restore(self, data: bytes) -> None:
+        """Become what a snapshot says, whatever was before."""
+        ...
+
+
+class Links(Protocol):
+    """The way to the other nodes; see `coordinator.raft_links`."""
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Send messages, each to its target; returns at once, and may lose them."""
+        ...
+
+    def send_snapshot(
+        self, message: SnapshotRequest, data: bytes, *, on_failed: Callable[[], None]
+    ) -> None:
+        """Send a snapshot beside its message; returns at once, calls `on_failed` if it is lost."""
+        ...
+
+
+class LostCommandError(Exception):
+    """Another leader's entry was committed in the place of the command: it will never be."""
+
+
+@final
+class RaftNode:
+    """A voter or a learner.
+
+    Invariant: whatever the core wants done at once has been done whenever no call is under way.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        core: RaftCore,
+        storage: RaftStorage,
+        stored: Stored,
+    ) -> None:
+        """Run `core`, which began with what was `stored` in `storage`."""
+        self._env = env
+        self._core = core
+        self._storage = storage
+        self._snapshot = stored.snapshot
+        self._vote = stored.vote
+        self._machine: StateMachine | None = None
+        self._links: Links | None = None
+        self._incoming: dict[SnapshotMeta, bytes] = {}
+        """Data of snapshots that were handed to the core and are not durable yet."""
+        self._write: Write | None = None
+        self._has_work = trio.Event()
+        self._applied_index = stored.snapshot.meta.index
+        self._bytes_since_snapshot = 0
+        self._waiting: dict[int, list[_Waiting]] = {}
+        self._reads: dict[int, trio.Event] = {}
+        self._read_count = 0
+        self._role_seen = (Role.FOLLOWER, 0)
+        self._on_role: list[Callable[[], None]] = []
+        self._failure: str | None = None
+
+    # What others may want to know.
+
+    @property
+    def identity(self) -> Identity:
+        """This node and its disk."""
+        return self._core.identity
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that it belongs to."""
+        return self._vote.cluster_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads, as far as it knows."""
+        return self._core.role is Role.LEADER and self._failure is None
+
+    @property
+    def leader_id(self) -> int | None:
+        """The node that leads, as far as this one has heard lately."""
+        leader = self._core.leader
+        return None if leader is None else leader.node_id
+
+    @property
+    def term(self) -> int:
+        """The highest term that this node has met."""
+        return self._core.term
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that the state machine has."""
+        return self._applied_index
+
+    @property
+    def membership(self) -> Membership:
+        """Who takes part, as far as this node knows."""
+        return self._core.membership
+
+    def on_role(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever role, term or leader changed; it must not wait or raise."""
+        self._on_role.append(listener)
+
+    # Work.
+
+    async def run(self, machine: StateMachine, links: Links) -> None:
+        """Take part until cancelled, or until the disk fails.
+
+        Raises:
+            LogOfflineError: The disk failed: nothing this node would say from now on is safe.
+        """
+        self._machine = machine
+        self._links = links
+        if self._snapshot.data:
+            machine.restore(self._snapshot.data)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tick)
+                self._pump()
+                await self._write_all()
+        finally:
+            self._failure = self._failure or "it has ended"
+            self._wake_all()
+
+    def received(self, message: Message, data: bytes | None = None) -> None:
+        """Take in a message, with the data of the snapshot if it offers one."""
+        if self._failure is not None or self._machine is None:
+            return
+        if isinstance(message, SnapshotRequest):
+            assert data is not None
+            self._incoming[message.snapshot] = data
+        self._core.step(message)
+        self._pump()
+
+    async def propose(self, command: bytes) -> int:
+        """Have a command committed and applied here; return its index.
+
+        If cancelled, the command may be carried out, or not.
+
+        Raises:
+            ProposalRefusedError: Nothing was appended.
+            LostCommandError: It will never be carried out.
+            LogOfflineError: The disk failed; the command may be carried out, or not.
+        """
+        waiting = self.propose_nowait(command)
+        return await waiting.wait()
+
+    def propose_nowait(self, command: bytes) -> "_Waiting":
+        """Append a command; see `propose`. What is returned tells what becomes of it."""
+        if self._failure is not None:
+            raise LogOfflineError(f"the metadata is offline: {self._failure}")
+        return self._expect(lambda: self._core.propose(command))
+
+    async def change_membership(self, change: MembershipChange) -> None:
+        """Have the membership changed.
+
+        Raises:
+            ProposalRefusedError: Nothing was changed; the message says why.
+            LostCommandError: It will never be.
+        """
+        await self._expect(lambda: self._core.change_membership(change)).wait()
+
+    def transfer_leadership(self, node_id: int) -> None:
+        """Let another voter lead as soon as it has all entries.
+
+        Raises:
+            ProposalRefusedError: It cannot.
+        """
+        self._core.transfer_leadership(node_id)
+        self._pump()
+
+    async def wait_current(self) -> None:
+        """Wait until the state machine here has all that was committed before this call.
+
+        Raises:
+            NotLeaderError: This node does not lead, or does not any more.
+        """
+        self._read_count += 1
+        context = self._read_count
+        done = trio.Event()
+        try:
+            self._core.read(context)
+        except ProposalRefusedError as error:
+            raise NotLeaderError(str(error)) from error
+        self._reads[context] = done
+        term = self._core.term
+        try:
+            self._pump()
+            await done.wait()
+        finally:
+            self._reads.pop(context, None)
+        if not self.is_leader or self._core.term != term:
+            raise NotLeaderError("this node led when it was asked, and does not any more")
+
+    def _expect(self, append: Callable[[], EntryId]) -> "_Waiting":
+        waiting = _Waiting(append())
+        self._waiting.setdefault(waiting.entry_id.index, []).append(waiting)
+        self._pump()
+        return waiting
+
+    async def _tick(self) -> None:
+        while True:
+            await trio.sleep(TICK_S)
+            self._core.tick()
+            self._pump()
+
+    def _pump(self) -> None:
+        """Carry out all that need not wait."""
+        if self._machine is None:
+            return
+        while not (ready := self._core.ready()).is_empty:
+            if ready.write is not None:
+                self._write = ready.write
+                self._has_work.set()
+            self._send(ready)
+            if ready.snapshot is not None:
+                self._restore(ready.snapshot)
+            for entry in ready.committed:
+                self._apply(entry)
+            for read in ready.reads:
+                self._reads[read.context].set()
+        if self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES:
+            self._has_work.set()
+        self._note_role()
+
+    def _send(self, ready: Ready) -> None:
+        assert self._links is not None
+        ordinary: list[Message] = []
+        for message in ready.messages:
+            if isinstance(message, SnapshotRequest):
+                failed = partial(self._snapshot_failed, message.target.node_id)
+                self._links.send_snapshot(message, self._snapshot.data, on_failed=failed)
+            else:
+                ordinary.append(message)
+        if ordinary:
+            self._links.send(ordinary)
+
+    def _snapshot_failed(self, node_id: int) -> None:
+        # What follows from it goes out with the next tick: the link may fail for long.
+        self._core.report_failure(node_id)
+
+    def _apply(self, entry: Entry) -> None:
+        assert self._machine is not None
+        if entry.kind is EntryKind.COMMAND:
+            self._machine.apply(entry.index, entry.payload)
+        self._applied_index = entry.index
+        self._bytes_since_snapshot += entry.size_bytes
+        for waiting in self._waiting.pop(entry.index, ()):
+            waiting.settle(is_committed=waiting.entry_id == entry.entry_id)
+
+    def _restore(self, meta: SnapshotMeta) -> None:
+        assert self._machine is not None
+        self._machine.restore(self._snapshot.data)
+        self._applied_index = meta.index
+        self._bytes_since_snapshot = 0
+        # Whether these are in the snapshot, nobody can say any more.
+        for index in [index for index in self._waiting if index <= meta.index]:
+            for waiting in self._waiting.pop(index):
+                waiting.fail("it was overtaken by a snapshot")
+
+    def _note_role(self) -> None:
+        seen = (self._core.role, self._core.term)
+        if seen == self._role_seen:
+            return
+        was_leader = self._role_seen[0] is Role.LEADER
+        self._role_seen = seen
+        self._env.probe(
+            "raft_role_changed",
+            severity="debug",
+            role=self._core.role.value,
+            term=self._core.term,
+            node_id=self.identity.node_id,
+        )
+        if was_leader:
+            for done in self._reads.values():
+                done.set()
+        for listener in self._on_role:
+            listener()
+
+    # The disk.
+
+    async def _write_all(self) -> None:
+        while True:
+            if self._write is not None:
+                await self._carry_out(self._write)
+            elif self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES:
+                await self._take_snapshot()
+            else:
+                self._has_work = trio.Event()
+                await self._has_work.wait()
+
+    async def _carry_out(self, write: Write) -> None:
+        snapshot = None
+        if write.snapshot is not None:
+            snapshot = Snapshot(write.snapshot, self._incoming[write.snapshot])
+        if write.hard_state is not None:
+            self._vote = Vote(self.identity, self.cluster_id, write.hard_state)
+        vote = None if write.hard_state is None else self._vote
+        await self._on_disk(lambda: self._store(vote, snapshot, write))
+        if snapshot is not None:
+            self._snapshot = snapshot
+            # A later one may have come meanwhile.
+            for meta in [meta for meta in self._incoming if meta.index <= snapshot.meta.index]:
+                del self._incoming[meta]
+        self._write = None
+        self._core.synced(write)
+        self._pump()
+
+    def _store(self, vote: Vote | None, snapshot: Snapshot | None, write: Write) -> None:
+        now_ms = self._env.clock.now_ms()
+        if vote is not None:
+            self._storage.save_vote(vote)
+        if snapshot is not None:
+            self._storage.install(snapshot, now_ms=now_ms)
+        if write.entries:
+            self._storage.append(write.entries, now_ms=now_ms)
+
+    async def _take_snapshot(self) -> None:
+        assert self._machine is not None
+        meta = self._core.snapshot_meta(self._applied_index)
+        snapshot = Snapshot(meta, self._machine.snapshot())
+        self._bytes_since_snapshot = 0
+        now_ms = self._env.clock.now_ms()
+        await self._on_disk(
+            lambda: self._storage.compact(snapshot, keep_entries=KEPT_ENTRIES, now_ms=now_ms)
+        )
+        self._snapshot = snapshot
+        self._core.compact(meta, keep_entries=KEPT_ENTRIES)
+        self._pump()
+
+    async def _on_disk(self, work: Callable[[], None]) -> None:
+        """Have work done in a thread, again and again while the disk is full."""
+        is_done = False
+        while not is_done:
+            try:
+                await self._env.offload(work)
+                is_done = True
+            except (OSError, DiskFullError) as error:
+                if isinstance(error, OSError) and error.errno not in DISK_FULL_ERRNOS:
+                    raise self._failed(f"writing failed: {error}") from error
+                self._env.probe("metadata_disk_full", severity="error", reason=str(error))
+                await trio.sleep(_DISK_FULL_RETRY_S)
+            except LogOfflineError as error:
+                raise self._failed(str(error)) from error
+
+    def _failed(self, reason: str) -> LogOfflineError:
+        self._failure = reason
+        self._env.probe("metadata_offline", severity="error", reason=reason)
+        return LogOfflineError(f"the metadata is offline: {reason}")
+
+    def _wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for each in (each for group in waiting.values() for each in group):
+            each.fail(str(self._failure))
+        for done in self._reads.values():
+            done.set()
+        for listener in self._on_role:
+            listener()
+
+
+@final
+class _Waiting:
+    """An entry that was appended, and what becomes of it."""
+
+    def __init__(self, entry_id: EntryId) -> None:
+        self.entry_id = entry_id
+        self._done = trio.Event()
+        self._is_committed: bool | None = None
+        self._reason = ""
+
+    def settle(self, *, is_committed: bool) -> None:
+        self._is_committed = is_committed
+        self._done.set()
+
+    def fail(self, reason: str) -> None:
+        self._reason = reason
+        self._done.set()
+
+    async def wait(self) -> int:
+        """Return the index of the entry when it is committed, and applied here.
+
+        Raises:
+            LostCommandError: It will never be committed.
+            LogOfflineError: Nobody knows what becomes of it.
+        """
+        await self._done.wait()
+        if self._is_committed is None:
+            raise LogOfflineError(f"it is not known what becomes of the command: {self._reason}")
+        if not self._is_committed:
+            raise LostCommandError
+        return self.entry_id.index

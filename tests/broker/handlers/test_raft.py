@@ -1,0 +1,129 @@
+"""What other brokers send of Raft is taken in, or refused with a reason."""
+
+from typing import Any, final
+
+import pytest
+
+from broker.handlers.raft import RaftHandler
+from coordinator.raft.membership import Identity, Membership
+from coordinator.raft.messages import (
+    AppendReply,
+    EntryId,
+    Message,
+    SnapshotMeta,
+    SnapshotRequest,
+    VoteRequest,
+    encode,
+)
+from wire.cluster import RaftReply, RaftRequest, RaftSnapshotReply, RaftSnapshotRequest
+from wire.errors import InvalidRequestError
+
+ME, OTHER = Identity(1, b"mine"), Identity(2, b"other")
+VOTE = VoteRequest(OTHER, ME, 3, EntryId(5, 2), is_transfer=False)
+REPLY = AppendReply(OTHER, ME, 3, 7, 7, 0, 0)
+META = SnapshotMeta(9, 2, Membership.of_voters([ME, OTHER]))
+OFFER = SnapshotRequest(OTHER, ME, 3, META)
+
+
+@final
+class Listener:
+    """Stands where a node is, and only listens."""
+
+    identity = ME
+    cluster_id = "ours"
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Message, bytes | None]] = []
+
+    def received(self, message: Message, data: bytes | None = None) -> None:
+        self.heard.append((message, data))
+
+
+def handler() -> tuple[RaftHandler, Listener]:
+    listener = Listener()
+    node: Any = listener
+    return RaftHandler(node), listener
+
+
+def piece(
+    position: int, total: int, offer: Message = OFFER, cluster_id: str = "ours"
+) -> RaftSnapshotRequest:
+    return RaftSnapshotRequest(cluster_id, encode(offer), position, total)
+
+
+def test_messages_are_handed_on_in_their_order() -> None:
+    handle, listener = handler()
+
+    reply = handle.handle(RaftRequest("ours", [encode(VOTE), encode(REPLY)]))
+
+    assert reply == RaftReply(1)
+    assert listener.heard == [(VOTE, None), (REPLY, None)]
+
+
+def test_a_node_of_another_cluster_is_refused() -> None:
+    handle, listener = handler()
+
+    with pytest.raises(InvalidRequestError, match="belongs to cluster ours, not to theirs"):
+        handle.handle(RaftRequest("theirs", [encode(VOTE)]))
+    with pytest.raises(InvalidRequestError, match="belongs to cluster ours, not to theirs"):
+        handle.handle_snapshot(piece(0, 1, cluster_id="theirs"), memoryview(b"x"))
+
+    assert not listener.heard
+
+
+def test_nothing_is_taken_in_of_a_request_that_is_partly_nonsense() -> None:
+    handle, listener = handler()
+
+    with pytest.raises(InvalidRequestError, match="not a message of Raft"):
+        handle.handle(RaftRequest("ours", [encode(VOTE), b"nonsense"]))
+
+    assert not listener.heard
+
+
+def test_an_offer_without_its_snapshot_is_of_no_use() -> None:
+    handle, listener = handler()
+
+    handle.handle(RaftRequest("ours", [encode(OFFER)]))
+
+    assert not listener.heard
+
+
+def test_a_snapshot_is_handed_on_when_all_of_it_is_there() -> None:
+    handle, listener = handler()
+
+    assert handle.handle_snapshot(piece(0, 7), memoryview(b"abcd")) == RaftSnapshotReply(4)
+    assert not listener.heard
+    assert handle.handle_snapshot(piece(4, 7), memoryview(b"efg")) == RaftSnapshotReply(7)
+
+    assert listener.heard == [(OFFER, b"abcdefg")]
+
+
+def test_a_snapshot_may_begin_anew() -> None:
+    handle, listener = handler()
+    handle.handle_snapshot(piece(0, 3), memoryview(b"x"))
+
+    handle.handle_snapshot(piece(0, 3), memoryview(b"abc"))
+
+    assert listener.heard == [(OFFER, b"abc")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "data", "reason"),
+    [
+        (piece(4, 7), b"efg", "begins at 4, and 0 bytes are there"),
+        (piece(0, 2), b"abc", "more than the whole"),
+        (piece(0, 1 << 40), b"abc", "too large"),
+        (piece(0, -1), b"", "too large"),
+        (piece(0, 3, VOTE), b"abc", "does not offer a snapshot"),
+        (RaftSnapshotRequest("ours", b"nonsense", 0, 3), b"abc", "not a message of Raft"),
+    ],
+)
+def test_a_piece_that_does_not_fit_is_refused(
+    request_: RaftSnapshotRequest, data: bytes, reason: str
+) -> None:
+    handle, listener = handler()
+
+    with pytest.raises(InvalidRequestError, match=reason):
+        handle.handle_snapshot(request_, memoryview(data))
+
+    assert not listener.heard
