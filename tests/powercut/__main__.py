@@ -30,6 +30,7 @@ from tests.powercut.cuts import PowerCuts
 _TOOLS = ("losetup", "mkfs.ext4", "mount", "setpriv", "umount")
 _PATIENCE_S = 20.0
 _CONTROL_CUTS = 2
+_CAP_SYS_ADMIN = 21
 
 
 def main() -> int:
@@ -79,7 +80,15 @@ def missing_here() -> str:
     lacks += [name for name in ("/dev/fuse", "/dev/loop-control") if not Path(name).exists()]
     if os.geteuid() != 0:
         lacks.insert(0, "root")
+    elif not _may_mount():
+        lacks.insert(0, "the capability SYS_ADMIN, which a container seldom has")
     return ", ".join(lacks)
+
+
+def _may_mount() -> bool:
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (effective,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def _parse() -> argparse.Namespace:
