@@ -66,6 +66,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """All that the member reads or has not finished with; `None`: as in the heartbeat before."""
     subscription: Subscription | None = None
     """What the member wants to read; `None`: as before. Required to join."""
+    subscription_version: int = 0
+    """Grows with each change of the subscription; an older one, which was delayed, is ignored."""
     assignor: str = "uniform"
     """The assignor that the member prefers: `uniform` or `range`. What most members prefer is
     used. Counts together with a subscription."""

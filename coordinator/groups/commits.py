@@ -1,0 +1,268 @@
+"""What commits and resets of offsets come to.
+
+Pure: no clock, no I/O; changes nothing.
+
+A commit counts if the member holds the partition, and has since the epoch that the commit was made
+in: so a commit that is under way while the member's epoch rises still counts, and one from before
+the partition went to somebody else and came back does not. A member that holds a partition no more
+is refused: its successor may be further already. Commits of one member carry a sequence, so that
+one which was delayed and overtaken cannot move the group back.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
+
+import msgspec
+
+from coordinator.groups.config import GroupConfig
+from coordinator.groups.group import Group, Member
+from coordinator.groups.heartbeats import check_group_id
+from coordinator.groups.outcome import Outcome
+from coordinator.groups.partitions import Partition
+from coordinator.groups.records import GroupRecord, OffsetsCommitted, OffsetsReset
+from coordinator.groups.targets import wants_topic
+from wire.errors import (
+    BrokerError,
+    GroupNotEmptyError,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    PartitionNotOwnedError,
+    StaleMemberEpochError,
+    UnknownMemberError,
+    UnknownTopicIdError,
+)
+from wire.groups import (
+    NO_MEMBER_EPOCH,
+    CommitOffsetsReply,
+    CommitOffsetsRequest,
+    PartitionCommit,
+    PartitionCommitted,
+    PartitionWasReset,
+)
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """Where the log of a partition begins and ends, as far as the coordinator knows."""
+
+    log_start_offset: int
+    log_end_offset: int
+    """Exclusive."""
+
+
+CommitResult = CommitOffsetsReply | BrokerError
+"""The reply to one request of a batch, or why it failed as a whole."""
+
+
+def commit_offsets(
+    groups: Mapping[str, Group],
+    requests: Sequence[CommitOffsetsRequest],
+    extents: Mapping[Partition, Extent],
+    *,
+    config: GroupConfig,
+    now_ms: int,
+) -> Outcome[list[CommitResult]]:
+    """Return what many commits, of any members and groups, come to in their order.
+
+    Args:
+        groups: By id.
+        requests: The commits; they become one entry of the replicated log.
+        extents: Of the partitions in them, as far as they are known.
+        config: Limits.
+        now_ms: Unix milliseconds.
+    """
+    batch = _Batch(groups, extents, config)
+    results: list[CommitResult] = []
+    for request in requests:
+        try:
+            results.append(batch.commit(request, now_ms))
+        except BrokerError as error:
+            results.append(error)
+    return Outcome(batch.records, results)
+
+
+@final
+class _Batch:
+    """Commits that follow each other before the first of them is carried out."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, Group],
+        extents: Mapping[Partition, Extent],
+        config: GroupConfig,
+    ) -> None:
+        self.records: list[GroupRecord] = []
+        self._groups = groups
+        self._extents = extents
+        self._config = config
+        self._offsets: dict[tuple[str, Partition], int] = {}
+        self._sequences: dict[tuple[str, str], int] = {}
+
+    def commit(self, request: CommitOffsetsRequest, now_ms: int) -> CommitOffsetsReply:
+        group = self._groups.get(request.group_id)
+        if group is None:
+            check_group_id(request.group_id)
+            group = Group(request.group_id, now_ms)
+        member = self._committer(group, request)
+        counted: list[PartitionCommit] = []
+        results: list[PartitionCommitted] = []
+        for commit in request.offsets:
+            try:
+                self._check(commit, member, request.member_epoch)
+            except BrokerError as error:
+                results.append(PartitionCommitted(None, error=error.to_wire()))
+            else:
+                results.append(self._put(group, commit))
+                counted.append(commit)
+        if counted:
+            self._sequences[request.group_id, request.member_id] = request.sequence
+            self.records.append(
+                OffsetsCommitted(
+                    request.group_id, request.member_id, request.sequence, now_ms, counted
+                )
+            )
+        return CommitOffsetsReply(results)
+
+    def _committer(self, group: Group, request: CommitOffsetsRequest) -> Member | None:
+        """Return the member that commits; `None` for a program that is none, and may."""
+        if not request.member_id:
+            if request.member_epoch != NO_MEMBER_EPOCH:
+                raise InvalidRequestError(
+                    f"without a member id the member epoch is {NO_MEMBER_EPOCH},"
+                    f" not {request.member_epoch}"
+                )
+            if group.members:
+                raise GroupNotEmptyError(
+                    f"group {group.group_id} has {len(group.members)} members, only they can"
+                    " commit; join it, or stop them first"
+                )
+            return None
+        member = group.members.get(request.member_id)
+        if member is None or member.is_away:
+            raise UnknownMemberError(
+                f"group {group.group_id} has no member {request.member_id}, it was fenced or has"
+                " left; what it did not commit in time, others do again"
+            )
+        if request.member_epoch > member.member_epoch:
+            raise InvalidRequestError(
+                f"member {request.member_id} is at epoch {member.member_epoch}, it cannot know of"
+                f" {request.member_epoch}"
+            )
+        key = (request.group_id, request.member_id)
+        last = self._sequences.get(key, member.commit_sequence)
+        if request.sequence < last:
+            raise StaleMemberEpochError(
+                f"commit {request.sequence} of member {request.member_id} was overtaken by commit"
+                f" {last}",
+                member_epoch=member.member_epoch,
+            )
+        return member
+
+    def _check(self, commit: PartitionCommit, member: Member | None, member_epoch: int) -> None:
+        partition = (commit.topic_id, commit.partition)
+        size = len(commit.metadata.encode())
+        if size > self._config.metadata_bytes_max:
+            raise InvalidRequestError(
+                f"the metadata of partition {commit.partition} has {size} bytes, it may have"
+                f" {self._config.metadata_bytes_max}"
+            )
+        if member is not None:
+            check_holding(member, partition, member_epoch)
+        check_extent(partition, commit.offset, self._extents)
+
+    def _put(self, group: Group, commit: PartitionCommit) -> PartitionCommitted:
+        partition = (commit.topic_id, commit.partition)
+        key = (group.group_id, partition)
+        previous = self._offsets.get(key)
+        if previous is None:
+            before = group.committed(partition)
+            previous = None if before is None else before.offset
+        self._offsets[key] = commit.offset
+        return PartitionCommitted(previous, previous is not None and commit.offset < previous)
+
+
+def check_holding(member: Member, partition: Partition, member_epoch: int) -> None:
+    """Check that a member has held a partition ever since it was at this epoch.
+
+    Raises:
+        PartitionNotOwnedError: It does not hold the partition.
+        StaleMemberEpochError: It did not in between.
+    """
+    held_since = member.held.get(partition)
+    if held_since is None:
+        raise PartitionNotOwnedError(
+            f"member {member.member_id} does not hold partition {partition[1]}, so it cannot"
+            " commit there; its reader may be further already"
+        )
+    if member_epoch < held_since:
+        raise StaleMemberEpochError(
+            f"the commit of partition {partition[1]} is from epoch {member_epoch}, before the"
+            f" partition came back in epoch {held_since}",
+            member_epoch=held_since,
+        )
+
+
+def check_extent(partition: Partition, offset: int, extents: Mapping[Partition, Extent]) -> None:
+    """Check that an offset lies in the log of its partition, or at its end.
+
+    Raises:
+        UnknownTopicIdError: The partition is not known here.
+        OffsetOutOfRangeError: With both bounds.
+    """
+    extent = extents.get(partition)
+    if extent is None:
+        raise UnknownTopicIdError(f"partition {partition[1]} of this topic id is not known here")
+    if not extent.log_start_offset <= offset <= extent.log_end_offset:
+        raise OffsetOutOfRangeError(
+            f"offset {offset} is not in partition {partition[1]}, which has"
+            f" {extent.log_start_offset} to {extent.log_end_offset}",
+            log_start_offset=extent.log_start_offset,
+            log_end_offset=extent.log_end_offset,
+        )
+
+
+def reset_offsets(
+    group: Group,
+    offsets: Sequence[tuple[str, PartitionCommit]],
+    extents: Mapping[Partition, Extent],
+    now_ms: int,
+) -> Outcome[list[PartitionWasReset]]:
+    """Return what moving a group comes to; all of it is carried out, or nothing.
+
+    Args:
+        group: The group.
+        offsets: With the name of the topic of each.
+        extents: Of the partitions in them.
+        now_ms: Unix milliseconds.
+
+    Raises:
+        GroupNotEmptyError: Members read one of these topics now.
+        OffsetOutOfRangeError: An offset is not in its log.
+        UnknownTopicIdError: A partition is not known here.
+    """
+    _check_nobody_reads(group, {name for name, _ in offsets}, {one.topic_id for _, one in offsets})
+    results: list[PartitionWasReset] = []
+    for _, commit in offsets:
+        partition = (commit.topic_id, commit.partition)
+        check_extent(partition, commit.offset, extents)
+        before = group.committed(partition)
+        results.append(PartitionWasReset(None if before is None else before.offset, commit.offset))
+    records = [OffsetsReset(group.group_id, now_ms, [one for _, one in offsets])]
+    return Outcome(records if offsets else [], results)
+
+
+def _check_nobody_reads(group: Group, names: set[str], topic_ids: set[bytes]) -> None:
+    readers = [
+        member.member_id
+        for member in group.members.values()
+        if any(topic_id in topic_ids for topic_id, _ in member.held)
+        or _wants_any(member, sorted(names))
+    ]
+    if readers:
+        raise GroupNotEmptyError(
+            f"{len(readers)} members of group {group.group_id} read"
+            f" {', '.join(sorted(names))}, among them {readers[0]}; stop them first"
+        )
+
+
+def _wants_any(member: Member, names: Iterable[str]) -> bool:
+    return any(wants_topic(member.subscription, name) for name in names)

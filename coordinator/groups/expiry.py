@@ -1,0 +1,49 @@
+"""Which groups are forgotten: those that nobody has used for long, and that had nothing left to do.
+
+Pure: decides, given the time; no clock, no I/O. Nothing expires while a group has lag, however long
+it stands still: a consumer that comes back after a month goes on where it was.
+
+Wall clocks jump. So a group must look due for an hour of this coordinator's own, monotonic time
+before it is forgotten, and one that does not look due once begins anew.
+"""
+
+from typing import Final, final
+
+from coordinator.groups.config import GroupConfig
+from coordinator.groups.group import Group
+
+CONFIRMATION_MS: Final = 3_600_000
+
+
+@final
+class GroupExpiry:
+    """Remembers since when groups look due."""
+
+    def __init__(self, config: GroupConfig) -> None:
+        """Begin without knowing anything."""
+        self._retention_ms = config.offsets_retention_ms
+        self._due_since_ms: dict[str, int] = {}
+
+    def is_idle(self, group: Group, wall_ms: int) -> bool:
+        """Return whether a group was without members and commits for long: look at its lag."""
+        return not group.members and wall_ms - group.empty_since_ms >= self._retention_ms
+
+    def is_over(self, group: Group, *, lag_records: int | None, wall_ms: int, now_ms: int) -> bool:
+        """Return whether a group is to be deleted now.
+
+        Args:
+            group: Any group.
+            lag_records: In all partitions that something was committed for; `None` when it is not
+                known of each of them.
+            wall_ms: Unix milliseconds.
+            now_ms: Monotonic milliseconds.
+        """
+        has_nothing_left = lag_records == 0 or not group.offsets
+        if not (self.is_idle(group, wall_ms) and has_nothing_left):
+            self._due_since_ms.pop(group.group_id, None)
+            return False
+        due_since_ms = self._due_since_ms.setdefault(group.group_id, now_ms)
+        if now_ms - due_since_ms < CONFIRMATION_MS:
+            return False
+        del self._due_since_ms[group.group_id]
+        return True

@@ -1,0 +1,300 @@
+"""What a heartbeat comes to: joining, leaving, taking over, letting go, being given.
+
+Pure: no clock, no I/O; changes nothing. A heartbeat does one thing at a time: who joins is given
+partitions in a later one. Repeated and delayed heartbeats are harmless: a join of a member that is
+there changes nothing, and what was let go of counts only for the revision that asked for it.
+"""
+
+from coordinator.groups.assignors import ASSIGNORS
+from coordinator.groups.config import GroupConfig
+from coordinator.groups.group import Group, Member
+from coordinator.groups.outcome import Outcome
+from coordinator.groups.partitions import Partition, unpack
+from coordinator.groups.pattern import TopicPattern
+from coordinator.groups.reconciliation import next_step
+from coordinator.groups.records import (
+    AssignmentChanged,
+    GroupRecord,
+    MemberJoined,
+    MemberLeft,
+    MemberTookOver,
+    MemberWentAway,
+    SubscriptionChanged,
+)
+from wire.errors import (
+    FencedInstanceError,
+    InvalidRequestError,
+    OverloadedError,
+    UnknownMemberError,
+)
+from wire.groups import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Subscription,
+)
+
+_GROUP_ID_MAX = 249
+_MEMBER_ID_MAX = 64
+_TOPICS_MAX = 10_000
+
+
+def answer_heartbeat(
+    group: Group, request: HeartbeatRequest, config: GroupConfig, now_ms: int
+) -> Outcome[HeartbeatReply]:
+    """Return what a heartbeat changes, and its reply.
+
+    Args:
+        group: May be one that is not there yet, without members.
+        request: What the member says.
+        config: Limits and intervals.
+        now_ms: Unix milliseconds.
+
+    Raises:
+        UnknownMemberError: The member was fenced or has left.
+        FencedInstanceError: A newer process of this static member has taken over.
+        OverloadedError: The group has as many members as it may.
+        InvalidRequestError: Saying what is wrong.
+    """
+    check_request(request, config)
+    if request.member_epoch < JOIN_EPOCH:
+        return _leave(group, request, now_ms)
+    member = group.members.get(request.member_id)
+    if member is None:
+        return _enter(group, request, config)
+    if member.is_away:
+        raise UnknownMemberError(
+            f"member {request.member_id} went away; join again under a new member id"
+        )
+    if JOIN_EPOCH < request.member_epoch < member.joined_epoch:
+        # A delayed copy of its first heartbeat let a fenced member in again, who does not know.
+        raise UnknownMemberError(
+            f"member {request.member_id} was fenced after epoch {request.member_epoch}; join again"
+            " under a new member id"
+        )
+    if request.member_epoch > member.member_epoch:
+        raise InvalidRequestError(
+            f"member {request.member_id} is at epoch {member.member_epoch}, it cannot know of"
+            f" {request.member_epoch}; send the epoch of the last reply"
+        )
+    changed = _changed_subscription(group, member, request)
+    if changed is not None:
+        return Outcome([changed], _reply(group, member, request, config))
+    step = next_step(group, member, request)
+    return Outcome([] if step is None else [step], _reply(group, member, request, config, step))
+
+
+def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
+    """Check what can be checked without knowing the group.
+
+    Raises:
+        InvalidRequestError: Saying what is wrong and what would be right.
+    """
+    check_group_id(request.group_id)
+    if not 1 <= len(request.member_id) <= _MEMBER_ID_MAX:
+        raise InvalidRequestError(f"a member id has 1 to {_MEMBER_ID_MAX} characters")
+    if request.member_epoch < STATIC_LEAVE_EPOCH:
+        raise InvalidRequestError(
+            f"a member epoch is positive, {JOIN_EPOCH} to join, {LEAVE_EPOCH} to leave or"
+            f" {STATIC_LEAVE_EPOCH} to go away, not {request.member_epoch}"
+        )
+    if request.instance_id is None:
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            raise InvalidRequestError("only a static member goes away; send an instance_id")
+    elif not 1 <= len(request.instance_id) <= _GROUP_ID_MAX:
+        raise InvalidRequestError(f"an instance id has 1 to {_GROUP_ID_MAX} characters")
+    if request.subscription is not None:
+        _check_subscription(request.subscription)
+        if request.assignor not in ASSIGNORS:
+            raise InvalidRequestError(
+                f"there is no assignor {request.assignor!r}; there are {', '.join(ASSIGNORS)}"
+            )
+        if not 1 <= request.rebalance_timeout_ms <= config.rebalance_timeout_max_ms:
+            raise InvalidRequestError(
+                f"rebalance_timeout_ms is {request.rebalance_timeout_ms}, it must be 1 to"
+                f" {config.rebalance_timeout_max_ms}"
+            )
+
+
+def check_group_id(group_id: str) -> None:
+    """Check that a group may have this id.
+
+    Raises:
+        InvalidRequestError: Saying what an id may look like.
+    """
+    if not 1 <= len(group_id) <= _GROUP_ID_MAX or not group_id.isprintable():
+        raise InvalidRequestError(
+            f"{group_id!r} cannot be the id of a group: 1 to {_GROUP_ID_MAX} printable characters"
+            " can"
+        )
+
+
+def _check_subscription(subscription: Subscription) -> None:
+    if subscription.pattern is not None:
+        if subscription.topics:
+            raise InvalidRequestError("subscribe to topics or to a pattern, not to both")
+        TopicPattern(subscription.pattern)
+    elif not 1 <= len(subscription.topics) <= _TOPICS_MAX:
+        raise InvalidRequestError(
+            f"subscribe to a pattern or to 1 to {_TOPICS_MAX} topics,"
+            f" not to {len(subscription.topics)}"
+        )
+
+
+def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outcome[HeartbeatReply]:
+    """Let somebody in who is not known under this member id."""
+    former = None if request.instance_id is None else group.by_instance.get(request.instance_id)
+    if former is not None:
+        # Whoever is away has let go of everything, so an equal incarnation harms nobody.
+        least = former.incarnation + (not former.is_away)
+        if request.incarnation < least:
+            raise FencedInstanceError(
+                f"{request.instance_id} runs elsewhere as incarnation {former.incarnation}, this"
+                f" process is {request.incarnation}; stop it, or start it anew",
+                incarnation=former.incarnation,
+            )
+    if request.member_epoch != JOIN_EPOCH:
+        raise UnknownMemberError(
+            f"group {request.group_id} has no member {request.member_id}, it was fenced or has"
+            " left; join again under a new member id"
+        )
+    if request.subscription is None:
+        raise InvalidRequestError("to join, send a subscription")
+    if former is not None:
+        return _take_over(group, former, request, config)
+    if len(group.members) >= config.member_count_max:
+        raise OverloadedError(
+            f"group {request.group_id} has {len(group.members)} members, more cannot join"
+        )
+    joined = MemberJoined(
+        request.group_id,
+        group.group_epoch + 1,
+        request.member_id,
+        request.subscription,
+        request.subscription_version,
+        request.assignor,
+        request.rebalance_timeout_ms,
+        request.instance_id,
+        request.incarnation,
+        request.client_name,
+    )
+    reply = HeartbeatReply(
+        joined.group_epoch,
+        1,
+        config.waiting_interval_ms,
+        config.session_timeout_ms - config.lease_margin_ms,
+        [],
+    )
+    return Outcome([joined], reply)
+
+
+def _take_over(
+    group: Group, former: Member, request: HeartbeatRequest, config: GroupConfig
+) -> Outcome[HeartbeatReply]:
+    """Let a newer process of a static member have what the older one was given."""
+    records: list[GroupRecord] = [
+        MemberTookOver(
+            request.group_id,
+            former.member_id,
+            request.member_id,
+            request.incarnation,
+            request.client_name,
+        )
+    ]
+    changed = _changed_subscription(group, former, request)
+    if changed is not None:
+        records.append(changed)
+    reply = HeartbeatReply(
+        former.member_epoch,
+        former.revision + 1,
+        _interval(group, former, config),
+        config.session_timeout_ms - config.lease_margin_ms,
+        group.assignment(former.readable()),
+    )
+    return Outcome(records, reply)
+
+
+def _changed_subscription(
+    group: Group, member: Member, request: HeartbeatRequest
+) -> SubscriptionChanged | None:
+    """Return the record of a new subscription; one that was delayed does not count."""
+    wanted = request.subscription
+    is_same = (
+        wanted == member.subscription
+        and request.assignor == member.assignor
+        and request.rebalance_timeout_ms == member.rebalance_timeout_ms
+    )
+    is_newer = (
+        request.member_id != member.member_id
+        or request.subscription_version > member.subscription_version
+    )
+    if wanted is None or is_same or not is_newer:
+        return None
+    return SubscriptionChanged(
+        request.group_id,
+        group.group_epoch + 1,
+        request.member_id,
+        wanted,
+        request.subscription_version,
+        request.assignor,
+        request.rebalance_timeout_ms,
+    )
+
+
+def _leave(group: Group, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatReply]:
+    """Let a member go; one that is gone already succeeds, for this may be a second attempt."""
+    reply = HeartbeatReply(LEAVE_EPOCH, request.assignment_revision, 0, 0)
+    member = group.members.get(request.member_id)
+    if member is None or (member.is_away and request.member_epoch == STATIC_LEAVE_EPOCH):
+        return Outcome([], reply)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        return Outcome([MemberWentAway(group.group_id, member.member_id)], reply)
+    return Outcome([removal(group, member, now_ms)], reply)
+
+
+def removal(group: Group, member: Member, now_ms: int) -> MemberLeft:
+    """Return the record by which a member is a member no more."""
+    return MemberLeft(group.group_id, group.group_epoch + 1, member.member_id, now_ms)
+
+
+def _interval(group: Group, member: Member, config: GroupConfig) -> int:
+    if group.is_settled(member):
+        return config.heartbeat_interval_ms
+    return config.waiting_interval_ms
+
+
+def _reply(
+    group: Group,
+    member: Member,
+    request: HeartbeatRequest,
+    config: GroupConfig,
+    step: AssignmentChanged | None = None,
+) -> HeartbeatReply:
+    """Return what a member is told; `step` is not carried out yet."""
+    revision, epoch, interval_ms = (
+        member.revision,
+        member.member_epoch,
+        _interval(group, member, config),
+    )
+    lease_ms = config.session_timeout_ms - config.lease_margin_ms
+    if step is None:
+        readable: list[Partition] = (
+            [] if request.assignment_revision == revision else member.readable()
+        )
+    else:
+        epoch = step.member_epoch
+        taken = unpack(step.revoking)
+        given = unpack(step.given)
+        revision += bool(given or taken)
+        readable = [one for one in member.readable() if one not in set(taken)] + given
+        released = unpack(step.released)
+        lacks = len(group.target(member.member_id)) - (
+            len(member.held) - len(released) + len(given)
+        )
+        is_settled = epoch >= group.target_epoch and not taken and lacks == 0
+        interval_ms = config.heartbeat_interval_ms if is_settled else config.waiting_interval_ms
+    if request.assignment_revision == revision:
+        return HeartbeatReply(epoch, revision, interval_ms, lease_ms)
+    return HeartbeatReply(epoch, revision, interval_ms, lease_ms, group.assignment(readable))

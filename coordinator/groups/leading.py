@@ -1,0 +1,133 @@
+"""What the coordinator that leads does with groups: answer, fence, compute targets.
+
+Pure: decides, given the time; no clock, no I/O. It puts the controller state, whose records are
+proposed as soon as they are made, together with what is not replicated: sessions and damping.
+
+Every method returns records that must be proposed in this order, as one entry or several; they are
+carried out here already. A reply may go out when all records that were proposed before it are
+committed, also those of other commands, for it may rest on them. Whoever loses leadership drops
+this object, and the next leader makes another one from the committed state.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from coordinator.groups.damping import Damping
+from coordinator.groups.outcome import Outcome
+from coordinator.groups.records import (
+    GroupDeleted,
+    GroupRecord,
+    GroupTouched,
+    MemberJoined,
+    MemberLeft,
+    MemberTookOver,
+    MemberWentAway,
+    SubscriptionChanged,
+)
+from coordinator.groups.sessions import Expired, Sessions, Sign
+from coordinator.groups.state_machine import ConsumerGroups
+from coordinator.groups.targets import TopicShape
+from wire.groups import HeartbeatReply, HeartbeatRequest
+
+
+@final
+class GroupLeading:
+    """The groups of one coordinator for as long as it leads.
+
+    Invariant: every member has a session; every group without a target for its epoch is due.
+    """
+
+    def __init__(self, state: ConsumerGroups, now_ms: int) -> None:
+        """Begin to lead at this monotonic time: everybody has a full session from now on."""
+        self.state = state
+        """The controller state: other commands are given to it, and their records to `apply`."""
+        self._sessions = Sessions(state.config)
+        self._damping = Damping(state.config)
+        for group_id, group in state.groups.items():
+            for member_id in group.members:
+                self._sessions.heard((group_id, member_id), Sign(), now_ms)
+            if group.target_epoch < group.group_epoch:
+                self._damping.began(group_id, now_ms)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to call `tick` at the latest, in monotonic milliseconds; `None`: not needed."""
+        deadlines = (self._sessions.next_deadline_ms, self._damping.next_deadline_ms)
+        return min((one for one in deadlines if one is not None), default=None)
+
+    def heartbeat(
+        self, request: HeartbeatRequest, *, wall_ms: int, now_ms: int
+    ) -> Outcome[HeartbeatReply]:
+        """Answer a heartbeat; errors as in `ConsumerGroups.heartbeat`.
+
+        Args:
+            request: What the member says.
+            wall_ms: Unix milliseconds, for people.
+            now_ms: Monotonic milliseconds.
+        """
+        outcome = self.state.heartbeat(request, wall_ms)
+        self.apply(outcome.records, now_ms)
+        group = self.state.groups.get(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if member is not None and not member.is_away:
+            patience_ms = member.rebalance_timeout_ms if member.revoking else None
+            sign = Sign(request.busy_for_ms, patience_ms)
+            self._sessions.heard((request.group_id, request.member_id), sign, now_ms)
+        return outcome
+
+    def tick(
+        self, topics: Mapping[str, TopicShape], *, wall_ms: int, now_ms: int
+    ) -> Outcome[list[Expired]]:
+        """Do what is due; the reply says who was fenced, and why.
+
+        Args:
+            topics: All topics, by name.
+            wall_ms: Unix milliseconds.
+            now_ms: Monotonic milliseconds.
+        """
+        records: list[GroupRecord] = []
+        expired = self._sessions.expired(now_ms)
+        for one in expired:
+            fenced = self.state.fence(one.group_id, one.member_id, wall_ms).records
+            self.apply(fenced, now_ms, is_on_purpose=False)
+            records.extend(fenced)
+        for group_id in self._damping.due(now_ms):
+            computed = self.state.compute_target(group_id, topics).records
+            self.apply(computed, now_ms)
+            records.extend(computed)
+        return Outcome(records, expired)
+
+    def apply(
+        self, records: Sequence[GroupRecord], now_ms: int, *, is_on_purpose: bool = True
+    ) -> None:
+        """Carry out records that are about to be proposed, and take note of what follows.
+
+        Args:
+            records: Of any command.
+            now_ms: Monotonic milliseconds.
+            is_on_purpose: Whoever leaves with these records does so itself, and may be replaced.
+        """
+        for record in records:
+            self.state.apply(record)
+            self._note(record, now_ms, is_on_purpose=is_on_purpose)
+
+    def _note(self, record: GroupRecord, now_ms: int, *, is_on_purpose: bool) -> None:
+        match record:
+            case MemberJoined():
+                is_first = len(self.state.group(record.group_id).members) == 1
+                note = self._damping.began if is_first else self._damping.joined
+                note(record.group_id, now_ms)
+            case MemberLeft():
+                self._sessions.forget((record.group_id, record.member_id))
+                note = self._damping.left if is_on_purpose else self._damping.changed
+                note(record.group_id, now_ms)
+            case SubscriptionChanged() | GroupTouched():
+                self._damping.changed(record.group_id, now_ms)
+            case MemberTookOver():
+                self._sessions.forget((record.group_id, record.old_member_id))
+            case MemberWentAway():
+                self._sessions.heard((record.group_id, record.member_id), Sign(), now_ms)
+            case GroupDeleted():
+                self._damping.forget(record.group_id)
+            case _:
+                pass

@@ -1,0 +1,24 @@
+"""What a command comes to.
+
+Pure: declarations.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
+
+from coordinator.groups.records import GroupRecord
+
+Reply = TypeVar("Reply")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Reply]):
+    """Records to be agreed on, and the reply that may go out when they are.
+
+    A reply without records may rest on records of earlier commands: it waits for those as well.
+    """
+
+    records: Sequence[GroupRecord]
+    reply: Reply

@@ -1,0 +1,141 @@
+"""Who is alive, who holds on for too long, who is stuck.
+
+Pure: decides, given the time; no clock, no I/O. Not replicated: the coordinator that leads knows
+it, and the next one begins anew, with a full session for everybody.
+
+Times are monotonic milliseconds of this coordinator. A member is fenced
+
+- when it was silent for a session,
+- when it was told to let go of partitions and has not for its rebalance timeout,
+- when its application was at work without a pause for `busy_max_ms`.
+
+An application at work (`busy_for_ms` in a heartbeat) puts off the first two, up to the third: a
+slow handler is no dead process. Whoever blocks its own process says so beforehand.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import final
+
+import msgspec
+
+from coordinator.groups.config import GroupConfig
+
+MemberKey = tuple[str, str]
+"""Group id and member id."""
+
+_GARBAGE_FACTOR = 4
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """A member is to be fenced."""
+
+    group_id: str
+    member_id: str
+    reason: str
+    """For people: `silent`, `did not let go` or `stuck`."""
+
+
+@final
+class _Session:
+    """What is known of one member.
+
+    Invariant: `queued_ms` is the earliest time under which the member stands in the queue, and
+    not above `deadline_ms`.
+    """
+
+    __slots__ = ("busy_since_ms", "deadline_ms", "queued_ms", "reason", "revoking_since_ms")
+
+    def __init__(self) -> None:
+        self.deadline_ms = 0
+        self.reason = ""
+        self.queued_ms: int | None = None
+        self.busy_since_ms: int | None = None
+        self.revoking_since_ms: int | None = None
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """What a heartbeat says about its member's life."""
+
+    busy_for_ms: int = 0
+    """The application asks not to be missed for so long; 0 when it is not at work."""
+    rebalance_timeout_ms: int | None = None
+    """How long the member may take to let go of partitions; `None` when it does not have to."""
+
+
+@final
+class Sessions:
+    """The sessions of all members of all groups.
+
+    A heartbeat costs O(1) as long as deadlines move on: the member stands in a heap once, and is
+    looked at again when the time that it stands there under comes.
+    """
+
+    def __init__(self, config: GroupConfig) -> None:
+        """Begin without members."""
+        self._config = config
+        self._sessions: dict[MemberKey, _Session] = {}
+        self._queue: list[tuple[int, MemberKey]] = []
+
+    def heard(self, key: MemberKey, sign: Sign, now_ms: int) -> None:
+        """Take note of a heartbeat, or of a member that is known from elsewhere."""
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = _Session()
+        if sign.busy_for_ms <= 0:
+            session.busy_since_ms = None
+        elif session.busy_since_ms is None:
+            session.busy_since_ms = now_ms
+        if sign.rebalance_timeout_ms is None:
+            session.revoking_since_ms = None
+        elif session.revoking_since_ms is None:
+            session.revoking_since_ms = now_ms
+        session.deadline_ms, session.reason = self._deadline(session, sign, now_ms)
+        if session.queued_ms is None or session.deadline_ms < session.queued_ms:
+            session.queued_ms = session.deadline_ms
+            heappush(self._queue, (session.deadline_ms, key))
+
+    def forget(self, key: MemberKey) -> None:
+        """Take note that a member is one no more."""
+        self._sessions.pop(key, None)
+        if len(self._queue) > _GARBAGE_FACTOR * (len(self._sessions) + 1):
+            self._queue = [
+                (session.queued_ms, one)
+                for one, session in self._sessions.items()
+                if session.queued_ms is not None
+            ]
+            heapify(self._queue)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to call `expired` again at the latest; `None` without members."""
+        return self._queue[0][0] if self._queue else None
+
+    def expired(self, now_ms: int) -> list[Expired]:
+        """Return members whose time is over; they are forgotten."""
+        found: list[Expired] = []
+        while self._queue and self._queue[0][0] <= now_ms:
+            queued_ms, key = heappop(self._queue)
+            session = self._sessions.get(key)
+            if session is None or session.queued_ms != queued_ms:
+                continue
+            if session.deadline_ms <= now_ms:
+                del self._sessions[key]
+                found.append(Expired(*key, session.reason))
+            else:
+                session.queued_ms = session.deadline_ms
+                heappush(self._queue, (session.deadline_ms, key))
+        return found
+
+    def _deadline(self, session: _Session, sign: Sign, now_ms: int) -> tuple[int, str]:
+        config = self._config
+        lease_ms = now_ms
+        deadlines: list[tuple[int, str]] = []
+        if session.busy_since_ms is not None:
+            stuck_ms = session.busy_since_ms + config.busy_max_ms
+            lease_ms = min(now_ms + sign.busy_for_ms, stuck_ms)
+            deadlines.append((stuck_ms, "stuck"))
+        if session.revoking_since_ms is not None and sign.rebalance_timeout_ms is not None:
+            patience_ms = session.revoking_since_ms + sign.rebalance_timeout_ms
+            deadlines.append((max(patience_ms, lease_ms), "did not let go"))
+        deadlines.append((max(now_ms + config.session_timeout_ms, lease_ms), "silent"))
+        return min(deadlines, key=lambda deadline: deadline[0])

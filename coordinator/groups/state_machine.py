@@ -1,0 +1,201 @@
+"""All consumer groups, as a replicated state machine.
+
+Pure: no clock, no I/O. What returns an `Outcome` answers a command and changes nothing; `apply` of
+a record is the only change. Nothing here depends on a clock for safety: sessions and timeouts are
+in `coordinator.groups.sessions`, and come in as the command to fence a member.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
+
+import msgspec
+
+from coordinator.groups.commits import CommitResult, Extent, commit_offsets, reset_offsets
+from coordinator.groups.config import GroupConfig
+from coordinator.groups.group import Group, GroupSnapshot
+from coordinator.groups.heartbeats import answer_heartbeat, check_group_id, removal
+from coordinator.groups.outcome import Outcome
+from coordinator.groups.partitions import Partition
+from coordinator.groups.records import (
+    AssignmentChanged,
+    GroupDeleted,
+    GroupRecord,
+    GroupTouched,
+    MemberJoined,
+    MemberLeft,
+    MemberTookOver,
+    MemberWentAway,
+    OffsetsCommitted,
+    OffsetsReset,
+    SubscriptionChanged,
+    TargetComputed,
+    TopicForgotten,
+)
+from coordinator.groups.targets import TopicShape, compute_target, is_concerned
+from wire.errors import GroupNotEmptyError, UnknownGroupError
+from wire.groups import (
+    CommitOffsetsRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    PartitionCommit,
+    PartitionWasReset,
+)
+
+
+class GroupsSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """All groups as they stand in a snapshot, by id."""
+
+    groups: list[GroupSnapshot]
+
+
+@final
+class ConsumerGroups:
+    """The state that the records add up to."""
+
+    def __init__(self, config: GroupConfig | None = None) -> None:
+        """Begin without groups."""
+        self.config = config or GroupConfig()
+        self._groups: dict[str, Group] = {}
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """All groups, by id; only to be read."""
+        return self._groups
+
+    def group(self, group_id: str) -> Group:
+        """Return a group.
+
+        Raises:
+            UnknownGroupError: There is none of this id.
+        """
+        group = self._groups.get(group_id)
+        if group is None:
+            raise UnknownGroupError(
+                f"there is no group {group_id!r}; a group comes into being when its first member"
+                " joins or commits"
+            )
+        return group
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatReply]:
+        """Return what a heartbeat comes to; errors as in `answer_heartbeat`."""
+        group = self._groups.get(request.group_id) or Group(request.group_id, now_ms)
+        return answer_heartbeat(group, request, self.config, now_ms)
+
+    def fence(self, group_id: str, member_id: str, now_ms: int) -> Outcome[None]:
+        """Remove a member that was silent or held on for too long; it may be gone already."""
+        group = self._groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return Outcome([], None)
+        return Outcome([removal(group, member, now_ms)], None)
+
+    def compute_target(self, group_id: str, topics: Mapping[str, TopicShape]) -> Outcome[None]:
+        """Compute the target of a group, unless it has one for its epoch."""
+        group = self._groups.get(group_id)
+        target = None if group is None else compute_target(group, topics)
+        return Outcome([] if target is None else [target], None)
+
+    def topics_changed(self, names: Iterable[str]) -> Outcome[None]:
+        """Give a new epoch to groups that read these topics, which came, went or grew."""
+        changed = list(names)
+        return Outcome(
+            [
+                GroupTouched(group_id, group.group_epoch + 1)
+                for group_id, group in self._groups.items()
+                if is_concerned(group, changed)
+            ],
+            None,
+        )
+
+    def forget_topic(self, topic_id: bytes) -> Outcome[None]:
+        """Drop the offsets of a topic that was deleted."""
+        is_known = any(topic_id in group.offsets for group in self._groups.values())
+        return Outcome([TopicForgotten(topic_id)] if is_known else [], None)
+
+    def commit_offsets(
+        self,
+        requests: Sequence[CommitOffsetsRequest],
+        extents: Mapping[Partition, Extent],
+        now_ms: int,
+    ) -> Outcome[list[CommitResult]]:
+        """Return what many commits come to, in their order; see `commits.commit_offsets`."""
+        return commit_offsets(self._groups, requests, extents, config=self.config, now_ms=now_ms)
+
+    def reset_offsets(
+        self,
+        group_id: str,
+        offsets: Sequence[tuple[str, PartitionCommit]],
+        extents: Mapping[Partition, Extent],
+        now_ms: int,
+    ) -> Outcome[list[PartitionWasReset]]:
+        """Return what moving a group comes to; see `commits.reset_offsets`.
+
+        A group that is not there comes into being: so a position can be set before the start.
+        """
+        check_group_id(group_id)
+        group = self._groups.get(group_id) or Group(group_id, now_ms)
+        return reset_offsets(group, offsets, extents, now_ms)
+
+    def delete_group(self, group_id: str) -> Outcome[bool]:
+        """Forget a group; the reply says whether it was there.
+
+        Raises:
+            GroupNotEmptyError: It has members.
+        """
+        group = self._groups.get(group_id)
+        if group is None:
+            return Outcome([], reply=False)
+        if group.members:
+            raise GroupNotEmptyError(
+                f"group {group_id} has {len(group.members)} members; stop them first"
+            )
+        return Outcome([GroupDeleted(group_id)], reply=True)
+
+    def apply(self, record: GroupRecord) -> None:  # noqa: C901 (one branch for each record)
+        """Carry out a record; the only way in which groups change."""
+        match record:
+            case MemberJoined():
+                self._existing_or_new(record.group_id).join(record)
+            case SubscriptionChanged():
+                self._groups[record.group_id].change_subscription(record)
+            case MemberTookOver():
+                self._groups[record.group_id].take_over(record)
+            case MemberWentAway():
+                self._groups[record.group_id].go_away(record.member_id)
+            case MemberLeft():
+                self._groups[record.group_id].leave(
+                    record.member_id, record.group_epoch, record.time_ms
+                )
+            case GroupTouched():
+                self._groups[record.group_id].group_epoch = record.group_epoch
+            case TargetComputed():
+                self._groups[record.group_id].set_target(record)
+            case AssignmentChanged():
+                self._groups[record.group_id].change_assignment(record)
+            case OffsetsCommitted() | OffsetsReset():
+                self._existing_or_new(record.group_id, record.time_ms).commit(record)
+            case TopicForgotten():
+                for group in self._groups.values():
+                    group.forget_topic(record.topic_id)
+            case GroupDeleted():
+                del self._groups[record.group_id]
+
+    def snapshot(self) -> GroupsSnapshot:
+        """Return everything; a replica restored from it goes on as this one does."""
+        return GroupsSnapshot([group.snapshot() for group in self._groups.values()])
+
+    @classmethod
+    def restore(
+        cls, snapshot: GroupsSnapshot, config: GroupConfig | None = None
+    ) -> "ConsumerGroups":
+        """Return the state of a snapshot."""
+        groups = cls(config)
+        for saved in snapshot.groups:
+            groups._groups[saved.group_id] = Group.restore(saved)
+        return groups
+
+    def _existing_or_new(self, group_id: str, empty_since_ms: int = 0) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = Group(group_id, empty_since_ms)
+        return group

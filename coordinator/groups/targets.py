@@ -1,0 +1,103 @@
+"""Target assignments: what the members of a group will read when all have reconciled.
+
+Pure: no clock, no I/O; changes nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from coordinator.groups.assignors import UNIFORM, Reader, assign
+from coordinator.groups.group import Group
+from coordinator.groups.partitions import pack
+from coordinator.groups.pattern import TopicPattern
+from coordinator.groups.records import MemberTarget, TargetComputed
+from wire.groups import Subscription
+
+
+class TopicShape(msgspec.Struct, frozen=True):
+    """What an assignor must know of a topic."""
+
+    topic_id: bytes
+    partition_count: int
+
+
+def compute_target(group: Group, topics: Mapping[str, TopicShape]) -> TargetComputed | None:
+    """Return a target for the group's epoch; `None` if it has one.
+
+    Args:
+        group: The group.
+        topics: All topics, by name.
+    """
+    if group.target_epoch == group.group_epoch:
+        return None
+    wanted = _resolve(group, topics)
+    ids = {one: sorted(topics[name].topic_id for name in one) for one in set(wanted)}
+    read = sorted({name for one in ids for name in one})
+    readers = [
+        Reader(ids[one], sorted(group.target(member_id)))
+        for one, member_id in zip(wanted, group.members, strict=True)
+    ]
+    assignor = _preferred_assignor(group)
+    counts = {topics[name].topic_id: topics[name].partition_count for name in read}
+    assigned = assign(assignor, readers, counts)
+    return TargetComputed(
+        group.group_id,
+        group.group_epoch,
+        assignor,
+        {topics[name].topic_id: name for name in read},
+        [
+            MemberTarget(member_id, pack(partitions))
+            for member_id, partitions in zip(group.members, assigned, strict=True)
+            if group.target(member_id) != frozenset(partitions)
+        ],
+    )
+
+
+def is_concerned(group: Group, names: Iterable[str]) -> bool:
+    """Return whether a member wants to read one of these topics, or the target has it."""
+    if not group.members:
+        return False
+    # Most members want the same: each subscription is looked at once.
+    different = {
+        (tuple(member.subscription.topics), member.subscription.pattern): member.subscription
+        for member in group.members.values()
+    }
+    known = set(group.topic_names.values())
+    return any(
+        name in known or any(wants_topic(one, name) for one in different.values()) for name in names
+    )
+
+
+def wants_topic(subscription: Subscription, name: str) -> bool:
+    """Return whether a topic of this name is part of a subscription."""
+    if subscription.pattern is None:
+        return name in subscription.topics
+    return TopicPattern(subscription.pattern).matches(name)
+
+
+def _resolve(group: Group, topics: Mapping[str, TopicShape]) -> list[tuple[str, ...]]:
+    """Return the names of what each member wants and what is there, sorted."""
+    # Most members want the same: each subscription is looked up once.
+    resolved: dict[tuple[tuple[str, ...], str | None], tuple[str, ...]] = {}
+    wanted: list[tuple[str, ...]] = []
+    for member in group.members.values():
+        subscription = member.subscription
+        key = (tuple(subscription.topics), subscription.pattern)
+        if key not in resolved:
+            names: Iterable[str]
+            if subscription.pattern is None:
+                names = (name for name in set(subscription.topics) if name in topics)
+            else:
+                names = filter(TopicPattern(subscription.pattern).matches, topics)
+            resolved[key] = tuple(sorted(names))
+        wanted.append(resolved[key])
+    return wanted
+
+
+def _preferred_assignor(group: Group) -> str:
+    """Return what most members prefer; of several such, the first by name."""
+    votes: dict[str, int] = {}
+    for member in group.members.values():
+        votes[member.assignor] = votes.get(member.assignor, 0) + 1
+    return min(votes, key=lambda name: (-votes[name], name), default=UNIFORM)

@@ -1,0 +1,181 @@
+"""A group and its members, spoken for one by one, so that tests read as stories."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from coordinator.groups.commits import CommitResult, Extent
+from coordinator.groups.group import Group, Member
+from coordinator.groups.partitions import Partition
+from coordinator.groups.records import GroupRecord
+from coordinator.groups.state_machine import ConsumerGroups
+from coordinator.groups.targets import TopicShape
+from wire.groups import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    CommitOffsetsReply,
+    CommitOffsetsRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    PartitionCommit,
+    Subscription,
+    TopicPartitions,
+)
+
+GROUP = "billing"
+ORDERS = b"orders".ljust(16, b".")
+PAYMENTS = b"payments".ljust(16, b".")
+NOW_MS = 1_000_000
+BOTH = Subscription(["orders", "payments"])
+
+
+class Conversation:
+    """Members as they talk to the state machine: each believes what it was told last."""
+
+    def __init__(self, partition_count: int = 4) -> None:
+        self.state = ConsumerGroups()
+        self.topics = {"orders": TopicShape(ORDERS, partition_count)}
+        self.records: list[GroupRecord] = []
+        """All that were carried out."""
+        self.epochs: dict[str, int] = {}
+        self.revisions: dict[str, int] = {}
+        self.owned: dict[str, list[int]] = {}
+        """Numbers of the partitions of `orders` that a member was told to read."""
+        self.sequence = 0
+
+    @property
+    def group(self) -> Group:
+        return self.state.group(GROUP)
+
+    def member(self, member_id: str) -> Member:
+        return self.group.members[member_id]
+
+    def carry_out(self, records: Sequence[GroupRecord]) -> None:
+        for record in records:
+            self.state.apply(record)
+            self.records.append(record)
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+        """Send this very heartbeat, as it is."""
+        outcome = self.state.heartbeat(request, NOW_MS)
+        self.carry_out(outcome.records)
+        return outcome.reply
+
+    def request(
+        self, member_id: str, *, owned: Sequence[int] | None = None, epoch: int | None = None
+    ) -> HeartbeatRequest:
+        """Return a heartbeat of a member that knows what it was told last."""
+        return HeartbeatRequest(
+            GROUP,
+            member_id,
+            self.epochs.get(member_id, JOIN_EPOCH) if epoch is None else epoch,
+            self.revisions.get(member_id, 0),
+            None if owned is None else [TopicPartitions(ORDERS, list(owned))],
+        )
+
+    def say(
+        self, member_id: str, *, owned: Sequence[int] | None = None, epoch: int | None = None
+    ) -> HeartbeatReply:
+        """Let a member send a heartbeat, and believe the reply."""
+        return self.hear(
+            member_id, self.heartbeat(self.request(member_id, owned=owned, epoch=epoch))
+        )
+
+    def hear(self, member_id: str, reply: HeartbeatReply) -> HeartbeatReply:
+        self.epochs[member_id] = reply.member_epoch
+        self.revisions[member_id] = reply.assignment_revision
+        if reply.assignment is not None:
+            self.owned[member_id] = [
+                number for topic in reply.assignment for number in topic.partitions
+            ]
+        return reply
+
+    def join(
+        self,
+        member_id: str,
+        subscription: Subscription | None = None,
+        *,
+        instance_id: str | None = None,
+        incarnation: int = 0,
+        assignor: str = "uniform",
+    ) -> HeartbeatReply:
+        request = HeartbeatRequest(
+            GROUP,
+            member_id,
+            JOIN_EPOCH,
+            owned=[],
+            subscription=subscription or Subscription(["orders"]),
+            subscription_version=1,
+            assignor=assignor,
+            instance_id=instance_id,
+            incarnation=incarnation,
+        )
+        return self.hear(member_id, self.heartbeat(request))
+
+    def leave(self, member_id: str, *, is_restart: bool = False) -> HeartbeatReply:
+        epoch = STATIC_LEAVE_EPOCH if is_restart else LEAVE_EPOCH
+        request = msgspec.structs.replace(
+            self.request(member_id, owned=[], epoch=epoch),
+            instance_id="any" if is_restart else None,
+        )
+        return self.heartbeat(request)
+
+    def target(self) -> None:
+        """Compute a target assignment."""
+        self.carry_out(self.state.compute_target(GROUP, self.topics).records)
+
+    def settle(self) -> None:
+        """Let everybody do at once whatever they are told, until nothing changes any more."""
+        self.target()
+        for _ in range(10):
+            before = len(self.records)
+            for member_id in list(self.group.members):
+                self.say(member_id)
+                self.say(member_id, owned=self.owned[member_id])
+            if len(self.records) == before:
+                return
+        raise AssertionError("it does not settle")
+
+    def commit(
+        self, member_id: str, *offsets: tuple[int, int], epoch: int | None = None
+    ) -> CommitResult:
+        """Commit (partition, offset) pairs of `orders`, as the member's next commit."""
+        self.sequence += 1
+        return self.send_commit(self.commit_request(member_id, *offsets, epoch=epoch))
+
+    def commit_request(
+        self, member_id: str, *offsets: tuple[int, int], epoch: int | None = None
+    ) -> CommitOffsetsRequest:
+        return CommitOffsetsRequest(
+            GROUP,
+            member_id,
+            self.epochs[member_id] if epoch is None else epoch,
+            self.sequence,
+            [PartitionCommit(ORDERS, partition, offset) for partition, offset in offsets],
+        )
+
+    def send_commit(self, request: CommitOffsetsRequest) -> CommitResult:
+        outcome = self.state.commit_offsets([request], self.extents(), NOW_MS)
+        self.carry_out(outcome.records)
+        return outcome.reply[0]
+
+    def extents(self) -> dict[Partition, Extent]:
+        return {
+            (shape.topic_id, number): Extent(10, 1000)
+            for shape in self.topics.values()
+            for number in range(shape.partition_count)
+        }
+
+    def committed(self, partition: int) -> int | None:
+        found = self.group.committed((ORDERS, partition))
+        return None if found is None else found.offset
+
+
+def results(result: CommitResult) -> list[tuple[int | None, bool, int | None]]:
+    """Return previous offset, whether it moved back, and the code of the error, of each."""
+    assert isinstance(result, CommitOffsetsReply), result
+    return [
+        (one.previous_offset, one.has_moved_back, None if one.error is None else one.error.code)
+        for one in result.results
+    ]

@@ -1,0 +1,158 @@
+"""From what a member has to what it is to have, step by step (I76)."""
+
+import pytest
+
+from coordinator.groups.records import AssignmentChanged
+from tests.coordinator.groups.conversation import Conversation
+
+
+def two_members_of_which_one_must_let_go() -> Conversation:
+    """Return a group in which `a` read everything, and is told to leave 2 and 3 to `b`."""
+    talk = Conversation(4)
+    talk.join("a")
+    talk.settle()
+    talk.join("b")
+    talk.target()
+    talk.say("a", owned=[0, 1, 2, 3])
+    assert talk.owned["a"] == [0, 1]
+    return talk
+
+
+def test_a_partition_is_given_only_when_the_last_owner_left_it_out() -> None:
+    talk = two_members_of_which_one_must_let_go()
+
+    assert talk.say("b").assignment is None
+    assert talk.group.member_state(talk.member("a")) == "unrevoked"
+    assert talk.group.member_state(talk.member("b")) == "unreleased"
+
+    talk.say("a", owned=[0, 1])
+    talk.say("b")
+
+    assert talk.owned["b"] == [2, 3]
+    assert talk.group.state == "stable"
+
+
+@pytest.mark.parametrize("owned", [None, [0, 1, 2, 3], [2, 3]])
+def test_who_does_not_say_that_it_let_go_still_has_it(owned: list[int] | None) -> None:
+    talk = two_members_of_which_one_must_let_go()
+
+    talk.say("a", owned=owned)
+    talk.say("b")
+
+    assert talk.owned["b"] == []
+
+
+def test_what_is_let_go_of_early_is_given_early() -> None:
+    talk = two_members_of_which_one_must_let_go()
+
+    talk.say("a", owned=[0, 1, 3])
+    talk.say("b")
+
+    assert talk.owned["b"] == [2]
+    assert talk.group.member_state(talk.member("a")) == "unrevoked"
+
+
+def test_who_has_not_seen_the_assignment_has_not_let_go_by_it() -> None:
+    talk = Conversation(4)
+    talk.join("a")
+    talk.settle()
+    blind = talk.request("a", owned=[0, 1])
+    talk.join("b")
+    talk.target()
+
+    talk.heartbeat(blind)
+    talk.say("b")
+
+    assert talk.owned["b"] == []
+
+
+def test_an_old_heartbeat_does_not_let_go_of_what_came_back() -> None:
+    """I76; a heartbeat that let go of partitions turns up again when they are held again."""
+    talk = two_members_of_which_one_must_let_go()
+    old = talk.request("a", owned=[0, 1])
+    talk.settle()
+    talk.leave("b")
+    talk.settle()
+    assert talk.owned["a"] == [0, 1, 2, 3]
+    talk.join("c")
+    talk.target()
+    talk.say("a")
+
+    talk.heartbeat(old)
+    talk.say("c")
+
+    assert talk.owned["c"] == []
+    assert sorted(talk.member("a").held) == [(b"orders..........", n) for n in range(4)]
+
+
+def test_a_member_reaches_the_epoch_of_the_target_when_it_has_let_go() -> None:
+    talk = two_members_of_which_one_must_let_go()
+    before = talk.epochs["a"]
+
+    assert talk.say("a", owned=[0, 1, 2, 3]).member_epoch == before
+    assert talk.say("a", owned=[0, 1]).member_epoch == talk.group.target_epoch > before
+
+
+def test_whoever_keeps_what_it_has_is_at_the_new_epoch_without_a_record() -> None:
+    talk = Conversation(2)
+    talk.join("a")
+    talk.join("b")
+    talk.settle()
+    talk.join("c")
+    talk.target()
+    before = len(talk.records)
+
+    replies = [talk.say(member_id) for member_id in ("a", "b", "c")]
+
+    assert {reply.member_epoch for reply in replies} == {talk.group.group_epoch}
+    assert len(talk.records) == before
+
+
+def test_a_target_that_changes_while_partitions_change_hands_is_followed_from_there() -> None:
+    talk = two_members_of_which_one_must_let_go()
+    talk.leave("b")
+    talk.target()
+
+    talk.say("a", owned=[0, 1])
+    talk.say("a")
+
+    assert talk.owned["a"] == [0, 1, 2, 3]
+    assert talk.group.state == "stable"
+
+
+def test_a_heartbeat_of_a_settled_member_makes_no_record() -> None:
+    talk = Conversation()
+    talk.join("a")
+    talk.settle()
+    before = len(talk.records)
+
+    talk.say("a")
+    reply = talk.say("a")
+
+    assert len(talk.records) == before
+    assert reply.assignment is None
+    assert reply.heartbeat_interval_ms == 5_000
+
+
+def test_who_waits_for_partitions_asks_more_often() -> None:
+    talk = two_members_of_which_one_must_let_go()
+
+    assert talk.say("b").heartbeat_interval_ms == 1_000
+    assert talk.say("a").heartbeat_interval_ms == 1_000
+
+    talk.say("a", owned=[0, 1])
+
+    assert talk.say("b").heartbeat_interval_ms == 5_000
+
+
+def test_an_assignment_that_was_not_seen_is_said_again() -> None:
+    talk = Conversation(2)
+    talk.join("a")
+    talk.target()
+    lost = talk.heartbeat(talk.request("a"))
+
+    reply = talk.say("a")
+
+    assert reply.assignment == lost.assignment is not None
+    assert reply.assignment_revision == lost.assignment_revision
+    assert sum(isinstance(record, AssignmentChanged) for record in talk.records) == 1

@@ -1,0 +1,146 @@
+"""Sessions: who is fenced when, and who is spared."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.groups.config import GroupConfig
+from coordinator.groups.sessions import Expired, MemberKey, Sessions, Sign
+
+CONFIG = GroupConfig()
+A, B = ("g", "a"), ("g", "b")
+REVOKING = Sign(rebalance_timeout_ms=20_000)
+
+
+def fenced(sessions: Sessions, now_ms: int) -> list[tuple[str, str]]:
+    return [(one.member_id, one.reason) for one in sessions.expired(now_ms)]
+
+
+def test_who_is_silent_for_a_session_is_fenced_once() -> None:
+    sessions = Sessions(CONFIG)
+    sessions.heard(A, Sign(), 0)
+
+    assert fenced(sessions, 44_999) == []
+    assert sessions.next_deadline_ms == 45_000
+    assert fenced(sessions, 45_000) == [("a", "silent")]
+    assert fenced(sessions, 90_000) == []
+    assert sessions.next_deadline_ms is None
+
+
+def test_each_heartbeat_gives_a_full_session() -> None:
+    sessions = Sessions(CONFIG)
+    for now_ms in range(0, 200_000, 5_000):
+        sessions.heard(A, Sign(), now_ms)
+        assert fenced(sessions, now_ms) == []
+
+    assert fenced(sessions, 195_000 + 44_999) == []
+    assert fenced(sessions, 195_000 + 45_000) == [("a", "silent")]
+
+
+def test_who_does_not_let_go_in_its_time_is_fenced_although_it_is_alive() -> None:
+    sessions = Sessions(CONFIG)
+    for now_ms in (0, 5_000, 10_000, 15_000):
+        sessions.heard(A, REVOKING, now_ms)
+
+    assert fenced(sessions, 19_999) == []
+    assert fenced(sessions, 20_000) == [("a", "did not let go")]
+
+
+def test_who_lets_go_in_time_is_not_fenced_for_it() -> None:
+    sessions = Sessions(CONFIG)
+    sessions.heard(A, REVOKING, 0)
+    sessions.heard(A, Sign(), 19_000)
+
+    assert fenced(sessions, 40_000) == []
+
+
+def test_an_application_at_work_is_given_the_time_it_asks_for() -> None:
+    sessions = Sessions(CONFIG)
+    sessions.heard(A, Sign(busy_for_ms=600_000, rebalance_timeout_ms=20_000), 0)
+
+    assert fenced(sessions, 599_999) == []
+    assert fenced(sessions, 600_000) == [("a", "did not let go")]
+
+
+def test_a_slow_handler_that_asks_again_and_again_is_stuck_in_the_end() -> None:
+    sessions = Sessions(CONFIG)
+    for now_ms in range(0, 1_800_000, 5_000):
+        sessions.heard(A, Sign(busy_for_ms=10_000), now_ms)
+        assert fenced(sessions, now_ms) == []
+
+    assert fenced(sessions, 1_800_000) == [("a", "stuck")]
+
+
+def test_a_handler_that_finishes_in_between_is_not_stuck() -> None:
+    sessions = Sessions(CONFIG)
+    for now_ms in range(0, 3_600_000, 5_000):
+        busy_for_ms = 0 if now_ms % 1_000_000 == 0 else 10_000
+        sessions.heard(A, Sign(busy_for_ms=busy_for_ms), now_ms)
+        assert fenced(sessions, now_ms) == []
+
+
+def test_nobody_can_ask_for_more_than_the_limit() -> None:
+    sessions = Sessions(CONFIG)
+    sessions.heard(A, Sign(busy_for_ms=10**12), 0)
+
+    assert fenced(sessions, 1_799_999) == []
+    assert fenced(sessions, 1_800_000) == [("a", "stuck")]
+
+
+def test_who_left_is_not_fenced() -> None:
+    sessions = Sessions(CONFIG)
+    sessions.heard(A, Sign(), 0)
+    sessions.heard(B, Sign(), 0)
+    sessions.forget(A)
+    sessions.forget(A)
+
+    assert fenced(sessions, 45_000) == [("b", "silent")]
+
+
+def test_members_who_come_and_go_leave_nothing_behind() -> None:
+    sessions = Sessions(CONFIG)
+    for number in range(10_000):
+        sessions.heard(("g", str(number)), Sign(), number)
+        sessions.forget(("g", str(number)))
+
+    assert len(sessions._queue) < 10  # pyright: ignore[reportPrivateUsage]
+
+
+signs = st.builds(
+    Sign,
+    busy_for_ms=st.sampled_from([0, 0, 1_000, 100_000, 10**10]),
+    rebalance_timeout_ms=st.sampled_from([None, None, 20_000, 60_000]),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([A, B, ("h", "a")]),
+            st.one_of(signs, st.none()),
+            st.integers(0, 30_000),
+        ),
+        max_size=40,
+    )
+)
+def test_the_queue_agrees_with_looking_at_everybody(
+    events: list[tuple[MemberKey, Sign | None, int]],
+) -> None:
+    sessions = Sessions(CONFIG)
+    naive: dict[MemberKey, Sessions] = {}
+    now_ms = 0
+    for key, sign, wait_ms in events:
+        now_ms += wait_ms
+        if sign is None:
+            sessions.forget(key)
+            naive.pop(key, None)
+        else:
+            sessions.heard(key, sign, now_ms)
+            naive.setdefault(key, Sessions(CONFIG)).heard(key, sign, now_ms)
+        expected: list[Expired] = []
+        for other in list(naive):
+            # Alone, and asked at its own deadline only.
+            found = naive[other].expired(now_ms)
+            if found:
+                del naive[other]
+            expected.extend(found)
+        assert sorted(map(repr, sessions.expired(now_ms))) == sorted(map(repr, expected))
