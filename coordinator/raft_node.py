@@ -99,10 +99,11 @@ class RaftNode:
         self._has_work = trio.Event()
         self._applied_index = stored.snapshot.meta.index
         self._bytes_since_snapshot = 0
-        self._waiting: dict[int, list[_Waiting]] = {}
+        self._waiting: dict[int, list[WaitingCommand]] = {}
         self._reads: dict[int, trio.Event] = {}
         self._read_count = 0
         self._role_seen = (Role.FOLLOWER, 0)
+        self._begun_term = 0
         self._on_role: list[Callable[[], None]] = []
         self._failure: str | None = None
 
@@ -122,6 +123,11 @@ class RaftNode:
     def is_leader(self) -> bool:
         """Whether this node leads, as far as it knows."""
         return self._core.role is Role.LEADER and self._failure is None
+
+    @property
+    def has_begun_term(self) -> bool:
+        """Whether this node leads, and its state machine has all that earlier leaders committed."""
+        return self.is_leader and self._begun_term == self._core.term
 
     @property
     def leader_id(self) -> int | None:
@@ -145,7 +151,7 @@ class RaftNode:
         return self._core.membership
 
     def on_role(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever role, term or leader changed; it must not wait or raise."""
+        """Call `listener` whenever role or term changed; it must not wait or raise."""
         self._on_role.append(listener)
 
     # Work.
@@ -192,7 +198,7 @@ class RaftNode:
         waiting = self.propose_nowait(command)
         return await waiting.wait()
 
-    def propose_nowait(self, command: bytes) -> "_Waiting":
+    def propose_nowait(self, command: bytes) -> "WaitingCommand":
         """Append a command; see `propose`. What is returned tells what becomes of it."""
         if self._failure is not None:
             raise LogOfflineError(f"the metadata is offline: {self._failure}")
@@ -239,8 +245,8 @@ class RaftNode:
         if not self.is_leader or self._core.term != term:
             raise NotLeaderError("this node led when it was asked, and does not any more")
 
-    def _expect(self, append: Callable[[], EntryId]) -> "_Waiting":
-        waiting = _Waiting(append())
+    def _expect(self, append: Callable[[], EntryId]) -> "WaitingCommand":
+        waiting = WaitingCommand(append())
         self._waiting.setdefault(waiting.entry_id.index, []).append(waiting)
         self._pump()
         return waiting
@@ -290,6 +296,8 @@ class RaftNode:
         assert self._machine is not None
         if entry.kind is EntryKind.COMMAND:
             self._machine.apply(entry.index, entry.payload)
+        elif entry.kind is EntryKind.TERM_START:
+            self._begun_term = entry.term
         self._applied_index = entry.index
         self._bytes_since_snapshot += entry.size_bytes
         for waiting in self._waiting.pop(entry.index, ()):
@@ -406,20 +414,23 @@ class RaftNode:
 
 
 @final
-class _Waiting:
+class WaitingCommand:
     """An entry that was appended, and what becomes of it."""
 
     def __init__(self, entry_id: EntryId) -> None:
+        """Wait for the entry of this name."""
         self.entry_id = entry_id
         self._done = trio.Event()
         self._is_committed: bool | None = None
         self._reason = ""
 
     def settle(self, *, is_committed: bool) -> None:
+        """Take note that an entry was committed at this index: this one, or another."""
         self._is_committed = is_committed
         self._done.set()
 
     def fail(self, reason: str) -> None:
+        """Take note that nobody will ever tell."""
         self._reason = reason
         self._done.set()
 

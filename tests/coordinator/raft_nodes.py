@@ -17,7 +17,7 @@ from coordinator.raft.membership import Identity, Membership
 from coordinator.raft.messages import SnapshotMeta
 from coordinator.raft.ready import HardState, StoredState
 from coordinator.raft_links import RaftLinks
-from coordinator.raft_node import RaftNode
+from coordinator.raft_node import RaftNode, StateMachine
 from coordinator.raft_storage import (
     Snapshot,
     Vote,
@@ -32,7 +32,7 @@ from tests.simulation.world import World
 from wire import api
 from wire.cluster import RaftRequest, RaftSnapshotRequest
 from wire.connection import Request
-from wire.env import Stream
+from wire.env import Env, Stream
 from wire.errors import LogOfflineError
 from wire.session import ApiVersions, HelloReply, HelloRequest
 
@@ -106,18 +106,23 @@ class _Dispatcher:
                 replier.reply(self._handler.handle_snapshot(message, request.attachment))
 
 
+MakeState = Callable[[Env, RaftNode], StateMachine]
+"""Makes the state machine of a node whose process starts."""
+
+
 @final
 class Host:
     """A machine with a node; started, killed and started again."""
 
-    def __init__(self, world: World, node_id: int, committed: Committed) -> None:
+    def __init__(self, world: World, node_id: int, make_state: MakeState) -> None:
         self.node_id = node_id
         self.machine: Node = world.add_node(f"node{node_id}")
         self.first_voters: tuple[Identity, ...] = ()
         self.raft: RaftNode | None = None
-        self.values = Values(committed)
+        self.state: StateMachine | None = None
+        """What the last process had applied."""
         self.disk_number = 0
-        self._committed = committed
+        self._make_state = make_state
 
     @property
     def identity(self) -> Identity:
@@ -155,10 +160,10 @@ class Host:
         storage, stored, _ = await env.offload(
             lambda: open_raft_storage(DIRECTORY, files, now_ms=now_ms)
         )
-        state = StoredState(stored.vote.hard_state, stored.snapshot.meta, tuple(stored.entries))
-        core = RaftCore(stored.vote.identity, state, CONFIG, env.random)
+        begin = StoredState(stored.vote.hard_state, stored.snapshot.meta, tuple(stored.entries))
+        core = RaftCore(stored.vote.identity, begin, CONFIG, env.random)
         node = RaftNode(env, core, storage, stored)
-        self.values = Values(self._committed)
+        self.state = state = self._make_state(env, node)
         self.raft = node
         try:
             async with trio.open_nursery() as nursery:
@@ -170,7 +175,7 @@ class Host:
                     address_of=lambda node_id: (f"node{node_id}", PORT),
                 )
                 nursery.start_soon(serve_raft, process, node, self.machine.name, nursery)
-                await node.run(self.values, links)
+                await node.run(state, links)
         except* LogOfflineError:
             self.raft = None
 
@@ -189,14 +194,29 @@ async def serve_raft(process: Process, node: Any, name: str, nursery: trio.Nurse
         nursery.start_soon(serve, await listener.accept())
 
 
-def hosts(world: World, count: int, *, member_count: int | None = None) -> list[Host]:
-    """Return machines with ids from 1 on; the first `member_count` of them are the voters."""
-    committed = Committed()
-    made = [Host(world, number + 1, committed) for number in range(count)]
-    voters = tuple(host.identity for host in made[: member_count or count])
-    for host in made[: member_count or count]:
-        host.first_voters = voters
+def hosts(
+    world: World, count: int, make_state: MakeState, *, voter_count: int | None = None
+) -> list[Host]:
+    """Return machines with ids from 1 on; the first `voter_count` of them, or all, are voters."""
+    made = [Host(world, number + 1, make_state) for number in range(count)]
+    founders = made[: voter_count or count]
+    for host in founders:
+        host.first_voters = tuple(each.identity for each in founders)
     return made
+
+
+def lists() -> MakeState:
+    """Return what makes machines that keep every command, and object when they differ."""
+    committed = Committed()
+    return lambda _env, _node: Values(committed)
+
+
+def values_of(host: Host) -> dict[int, bytes]:
+    """Return every command that a node has applied, by index."""
+    if host.state is None:
+        return {}
+    assert isinstance(host.state, Values)
+    return host.state.values
 
 
 def watch_roles(world: World) -> Callable[[], Mapping[int, int]]:

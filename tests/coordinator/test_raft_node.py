@@ -12,7 +12,7 @@ from coordinator.raft.errors import ProposalRefusedError
 from coordinator.raft.ready import AddLearner, Promote, Remove
 from coordinator.raft_node import LostCommandError
 from tests.coordinator.raft_life import Client, Nemesis, until
-from tests.coordinator.raft_nodes import Host, hosts, watch_roles
+from tests.coordinator.raft_nodes import Host, hosts, lists, values_of, watch_roles
 from tests.simulation.world import Simulation, World
 from wire.errors import LogOfflineError, NotLeaderError
 
@@ -53,7 +53,7 @@ async def propose(host: Host, value: bytes) -> int:
 
 
 def has_applied(host: Host, value: bytes) -> bool:
-    return value in host.values.values.values()
+    return value in values_of(host).values()
 
 
 async def commit(group: list[Host], value: bytes) -> Host:
@@ -67,7 +67,7 @@ async def commit(group: list[Host], value: bytes) -> Host:
 
 
 def started(world: World, count: int) -> list[Host]:
-    group = hosts(world, count)
+    group = hosts(world, count, lists())
     for host in group:
         host.start()
     return group
@@ -80,7 +80,7 @@ def test_one_node_alone_commits_without_waiting_for_anybody() -> None:
 
         await propose(host, b"first")
 
-        assert list(host.values.values.values()) == [b"first"]
+        assert list(values_of(host).values()) == [b"first"]
 
     play(story)
 
@@ -93,8 +93,8 @@ def test_what_is_committed_is_applied_everywhere() -> None:
         for number in range(20):
             await propose(leader, b"%d" % number)
 
-        await until(lambda: all(host.values.values == leader.values.values for host in group))
-        assert list(leader.values.values.values()) == [b"%d" % number for number in range(20)]
+        await until(lambda: all(values_of(host) == values_of(leader) for host in group))
+        assert list(values_of(leader).values()) == [b"%d" % number for number in range(20)]
 
     play(story)
 
@@ -110,7 +110,7 @@ def test_after_the_leader_has_died_another_one_goes_on_with_all_that_was_committ
         await propose(next_leader, b"after")
         leader.start()
 
-        await until(lambda: list(leader.values.values.values()) == [b"before", b"after"])
+        await until(lambda: list(values_of(leader).values()) == [b"before", b"after"])
 
     play(story)
 
@@ -126,7 +126,7 @@ def test_all_lose_their_power_and_nothing_committed_is_lost() -> None:
         for host in group:
             host.start()
 
-        await until(lambda: all(list(host.values.values.values()) == [b"kept"] for host in group))
+        await until(lambda: all(list(values_of(host).values()) == [b"kept"] for host in group))
 
     play(story)
 
@@ -190,7 +190,7 @@ def test_what_a_deposed_leader_had_appended_is_lost_and_said_to_be() -> None:
         with pytest.raises(LostCommandError), trio.fail_after(PATIENCE_S):
             await waiting.wait()
 
-        await until(lambda: list(old.values.values.values()) == [b"kept"])
+        await until(lambda: list(values_of(old).values()) == [b"kept"])
 
     play(story)
 
@@ -209,18 +209,18 @@ def test_a_node_that_was_away_for_long_gets_a_snapshot(monkeypatch: pytest.Monke
 
         away.start()
 
-        await until(lambda: away.values.values == leader.values.values)
+        await until(lambda: values_of(away) == values_of(leader))
         away.cut_power()
         away.start()
         await propose(leader, b"one more")
-        await until(lambda: away.values.values == leader.values.values)
+        await until(lambda: values_of(away) == values_of(leader))
 
     play(story)
 
 
 def test_a_cluster_grows_and_a_node_is_replaced() -> None:
     async def story(world: World) -> None:
-        group = hosts(world, 4, member_count=1)
+        group = hosts(world, 4, lists(), voter_count=1)
         for host in group:
             host.start()
         first = group[0]
@@ -233,7 +233,7 @@ def test_a_cluster_grows_and_a_node_is_replaced() -> None:
             await first.raft.change_membership(Promote(host.node_id))
         group[1].cut_power()
         await first.raft.change_membership(AddLearner(group[3].identity))
-        await until(lambda: b"alone" in group[3].values.values.values())
+        await until(lambda: b"alone" in values_of(group[3]).values())
         await first.raft.change_membership(Promote(4))
         await first.raft.change_membership(Remove(2))
         await propose(first, b"with three")
@@ -241,7 +241,7 @@ def test_a_cluster_grows_and_a_node_is_replaced() -> None:
         first.cut_power()
         survivor = await leader_of([group[2], group[3]])
         await propose(survivor, b"with two of three")
-        assert list(survivor.values.values.values()) == [
+        assert list(values_of(survivor).values()) == [
             b"alone",
             b"with three",
             b"with two of three",
@@ -289,7 +289,7 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
         disk.capacity_bytes = 0
         waiting = leader.raft.propose_nowait(b"when there is room")
         await trio.sleep(2.5)
-        assert not leader.values.values
+        assert not values_of(leader)
 
         disk.capacity_bytes = None
 
@@ -316,9 +316,9 @@ def test_whatever_happens_all_agree_and_go_on_when_it_is_over(
             await Nemesis(world, group, random).run(40)
             leader = await commit(group, b"the last")
             nursery.cancel_scope.cancel()
-        await until(lambda: all(host.values.values == leader.values.values for host in group))
+        await until(lambda: all(values_of(host) == values_of(leader) for host in group))
         acknowledged = {index: each for client in clients for index, each in client.done.items()}
         assert len(acknowledged) > 20
-        assert acknowledged.items() <= leader.values.values.items()
+        assert acknowledged.items() <= values_of(leader).items()
 
     play(story, seed=seed)
