@@ -59,6 +59,10 @@ wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: cluster-swarm
+cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: make cluster-swarm SEEDS=5000
+	@$(BIN)/python -m tests.coordinator.cluster.swarm $(SEEDS)
+
 .PHONY: sim swarm mutants
 SECONDS := 60
 sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE

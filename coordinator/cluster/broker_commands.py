@@ -99,6 +99,11 @@ def _register(state: ClusterState, command: RegisterBroker) -> Outcome:
 
 
 def _check_identity(state: ClusterState, command: RegisterBroker, previous: Broker | None) -> None:
+    if command.node_id < 1 or not command.disk_id or not command.incarnation_id:
+        raise InvalidRequestError(
+            f"broker {command.node_id} does not say who it is; it must say a node id from 1 on, the"
+            " id of its disk and that of its process"
+        )
     if not command.host or not 1 <= command.port <= _PORT_MAX:
         raise InvalidRequestError(
             f"broker {command.node_id} cannot be reached at {command.host!r} port {command.port};"
@@ -134,11 +139,20 @@ def _after_restart(
         for number, partition in enumerate(state.partitions(topic.topic_id)):
             if broker.node_id not in partition.replicas:
                 continue
-            # The only replica has the most that can ever come back, unless its disk is another.
-            is_lost = is_new_disk or (has_lost and len(partition.replicas) > 1)
+            is_lost = is_new_disk or (has_lost and not _is_only_copy(partition, broker.node_id))
             happening = Happening(lost=(broker.node_id,)) if is_lost else NOTHING
             changes.happen(topic, number, happening)
     return changes.records()
+
+
+def _is_only_copy(partition: Partition, node_id: int) -> bool:
+    """Return whether nobody can have more than what this replica still has.
+
+    A topic with one replica in memory has nobody else to wait for. New replicas may be on their way
+    (adding), but have less as long as they are not in sync.
+    """
+    have = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
+    return partition.replication_factor == 1 and have == {node_id}
 
 
 def _adopted(state: ClusterState, broker: Broker) -> list[Record]:

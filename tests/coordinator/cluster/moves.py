@@ -110,14 +110,17 @@ class Life:
             assert brokers[command.node_id].broker_epoch == command.broker_epoch
 
     def _check_restart(self, command: RegisterBroker, previous: Broker) -> None:
-        """Check that a process which may have lost records is not counted on."""
+        """Check that a process which may have lost records is not counted on.
+
+        But for the only replica in memory.
+        """
         if previous.incarnation_id == command.incarnation_id:
             return
         for (topic_id, _), partition in all_partitions(self.cluster.state).items():
             topic = self.cluster.state.catalog.topic_by_id(topic_id)
             assert topic is not None
             in_memory = topic.config.durability is Durability.REPLICATED
-            is_one_of_many = len(partition.replicas) > 1
+            is_one_of_many = partition.replication_factor > 1
             assert command.node_id not in partition.in_sync_replicas
             if previous.disk_id != command.disk_id or (
                 command.was_unclean_stop and in_memory and is_one_of_many

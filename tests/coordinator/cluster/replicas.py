@@ -83,6 +83,7 @@ class Replication:
         self.acknowledged: list[Batch] = []
         self.under_way: list[tuple[int, AlterPartitions]] = []
         self._record = 0
+        self._is_hard = True
         self.counts: dict[str, int] = {}
         for node in NODES:
             self.replicas[node].broker_epoch = self.cluster.broker(node).broker_epoch
@@ -105,6 +106,26 @@ class Replication:
         for node in NODES if is_for_all else [random.choice(NODES)]:
             ACTIONS[name](self, node, random)
             self.check()
+
+    def heal(self, random: Random) -> None:
+        """Let everybody live and catch up: what waits for nothing must not wait for ever."""
+        self._is_hard = False
+        for node, replica in self.replicas.items():
+            if self.cluster.broker(node).is_shutting_down and replica.is_running:
+                replica.is_running = False
+                replica.was_unclean = False
+            self.start(node, random)
+        for _ in range(60):
+            for act in (self.unfence, self.learn, self.flush, self.fetch, self.ask, self.deliver):
+                for node in NODES:
+                    act(node, random)
+                    self.check()
+        partition = self.cluster.partition()
+        if partition.leader is None:
+            assert not partition.eligible_leader_replicas
+        else:
+            assert partition.in_sync_replicas == partition.replicas, "somebody waits for ever"
+            assert not partition.is_reassigning
 
     def leads(self, node: int) -> bool:
         """Return whether a broker believes that it leads."""
@@ -219,7 +240,8 @@ class Replication:
             caught_up = position >= max(leader.high_watermark, leader.epoch_start)
             if member not in wanted and caught_up:
                 wanted.append(member)
-            elif member in wanted and member != node and random.random() < 0.2:
+            elif member in wanted and member != node and random.random() < 0.2 * self._is_hard:
+                # As if it had been slow for too long.
                 wanted.remove(member)
         if sorted(wanted) == sorted(partition.in_sync_replicas):
             return
@@ -293,7 +315,10 @@ class Replication:
         before = self.replicas[node]
         topic = self.cluster.state.catalog.topic(TOPIC)
         in_memory = self.cluster.state.may_lose_committed(topic, self.cluster.broker(node))
-        if self.cluster.partition().replicas == (node,) and disk_id is None and in_memory:
+        partition = self.cluster.partition()
+        have = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
+        is_only_copy = partition.replication_factor == 1 and have == {node}
+        if is_only_copy and disk_id is None and in_memory:
             # The only replica in memory goes on with what it has: nothing better can come back.
             del self.acknowledged[len(before.log) :]
         epoch = self.cluster.register(node, disk_id=disk_id, unclean=before.was_unclean)
@@ -382,4 +407,5 @@ def replicate(seed: int, steps: int = 600) -> Replication:
         partition = replication.cluster.partition()
         if not partition.in_sync_replicas and not partition.eligible_leader_replicas:
             break
+    replication.heal(random)
     return replication

@@ -71,6 +71,14 @@ def test_a_disk_of_another_broker_is_refused_whether_that_one_lives_or_not() -> 
         cluster.fence(1)
 
 
+@pytest.mark.parametrize(
+    ("node_id", "disk", "process"), [(0, "disk", "process"), (1, "", "process"), (1, "disk", "")]
+)
+def test_a_broker_must_say_who_it_is(node_id: int, disk: str, process: str) -> None:
+    with pytest.raises(InvalidRequestError, match="does not say who it is"):
+        Cluster().do(RegisterBroker(node_id, disk, process, "host", 8433))
+
+
 @pytest.mark.parametrize(("host", "port"), [("", 8433), ("host", 0), ("host", 65536)])
 def test_a_broker_must_say_where_it_can_be_reached(host: str, port: int) -> None:
     with pytest.raises(InvalidRequestError, match="it must say a host, and a port"):
@@ -256,6 +264,29 @@ def test_the_only_replica_leads_again_after_an_unclean_stop_but_not_on_an_empty_
     cluster.register(1, disk_id="empty")
     cluster.unfence(1)
     assert cluster.partition().leader is None
+
+
+def test_the_only_replica_leads_again_though_others_are_on_their_way() -> None:
+    cluster = Cluster(1, 2)
+    topic_id = cluster.create("orders", [1], overrides=REPLICATED)
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 2])]))
+
+    cluster.start(1, unclean=True)
+
+    assert cluster.partition().leader == 1
+
+
+def test_a_new_replica_that_is_in_sync_is_better_than_one_that_lost_its_memory() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1], overrides=REPLICATED)
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 2, 3])]))
+    cluster.in_sync(1, 2)
+
+    cluster.start(1, unclean=True)
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == ()
 
 
 def test_what_was_committed_in_memory_is_not_taken_for_durable_when_durability_rises() -> None:
