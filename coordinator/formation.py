@@ -16,31 +16,14 @@ from typing import final
 
 import msgspec
 
+from wire.cluster import Peer, PeerStatusReply
 from wire.errors import ConfigError
-
-
-class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """A voter: its number, and the metadata directory that remembers its votes."""
-
-    node_id: int
-    disk_id: str
-    """Drawn when the directory was made: a node that lost it is another voter."""
-
-
-class PeerStatus(msgspec.Struct, frozen=True, array_like=True):
-    """What a node says of itself to those who look for a cluster."""
-
-    identity: NodeIdentity
-    peer_ids: list[int]
-    """Node ids that it was started with, itself included, sorted."""
-    cluster_id: str | None
-    """Of the cluster that it belongs to, `None` as long as it belongs to none."""
 
 
 class Form(msgspec.Struct, frozen=True):
     """Begin a cluster: it is this node's turn."""
 
-    voters: list[NodeIdentity]
+    voters: list[Peer]
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -49,6 +32,8 @@ class Join(msgspec.Struct, frozen=True):
     cluster_id: str
     node_id: int
     """Who belongs to it, and may be asked for more."""
+    first_voters: list[Peer]
+    """With whom the cluster began, if a node that is one of them needs to know it."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -66,19 +51,20 @@ class Formation:
     directory, for all of them go by the same list.
     """
 
-    def __init__(self, own: PeerStatus) -> None:
+    def __init__(self, own: PeerStatusReply) -> None:
         """Begin with nothing but what this node says of itself."""
         assert own.cluster_id is None, "it has a cluster already"
-        self._own = own
-        self._heard: dict[int, PeerStatus] = {own.identity.node_id: own}
+        self.own = own
+        """What this node says of itself."""
+        self._heard: dict[int, PeerStatusReply] = {own.peer.node_id: own}
 
-    def heard(self, status: PeerStatus) -> None:
+    def heard(self, status: PeerStatusReply) -> None:
         """Take note of what a peer said; the latest word counts."""
-        self._heard[status.identity.node_id] = status
+        self._heard[status.peer.node_id] = status
 
     def silent(self, node_id: int) -> None:
         """Take note that a peer cannot be reached: what it said before may be over."""
-        if node_id != self._own.identity.node_id:
+        if node_id != self.own.peer.node_id:
             self._heard.pop(node_id, None)
 
     def decide(self) -> Form | Join | Wait:
@@ -91,36 +77,36 @@ class Formation:
         members = [status for status in self._statuses() if status.cluster_id is not None]
         if members:
             return self._join(members)
-        missing = [node_id for node_id in self._own.peer_ids if node_id not in self._heard]
+        missing = [node_id for node_id in self.own.peer_ids if node_id not in self._heard]
         if missing:
             return Wait(f"a new cluster begins when all of its nodes are there; {_say(missing)}")
         self._check_lists()
-        lowest = min(self._own.peer_ids)
-        if lowest != self._own.identity.node_id:
+        lowest = min(self.own.peer_ids)
+        if lowest != self.own.peer.node_id:
             return Wait(f"node {lowest} forms the cluster")
-        return Form([status.identity for status in self._statuses()])
+        return Form([status.peer for status in self._statuses()])
 
-    def _statuses(self) -> list[PeerStatus]:
+    def _statuses(self) -> list[PeerStatusReply]:
         return [self._heard[node_id] for node_id in sorted(self._heard)]
 
-    def _join(self, members: list[PeerStatus]) -> Join:
+    def _join(self, members: list[PeerStatusReply]) -> Join:
         first = members[0]
         assert first.cluster_id is not None
         for other in members[1:]:
             if other.cluster_id != first.cluster_id:
                 raise ConfigError(
-                    f"node {first.identity.node_id} belongs to cluster {first.cluster_id} and node"
-                    f" {other.identity.node_id} to cluster {other.cluster_id};"
+                    f"node {first.peer.node_id} belongs to cluster {first.cluster_id} and node"
+                    f" {other.peer.node_id} to cluster {other.cluster_id};"
                     " name only nodes of one of them with --peers"
                 )
-        return Join(first.cluster_id, first.identity.node_id)
+        return Join(first.cluster_id, first.peer.node_id, first.first_voters)
 
     def _check_lists(self) -> None:
         for status in self._statuses():
-            if status.peer_ids != self._own.peer_ids:
+            if status.peer_ids != self.own.peer_ids:
                 raise ConfigError(
-                    f"node {self._own.identity.node_id} was started with --peers for nodes"
-                    f" {_list(self._own.peer_ids)}, node {status.identity.node_id} for nodes"
+                    f"node {self.own.peer.node_id} was started with --peers for nodes"
+                    f" {_list(self.own.peer_ids)}, node {status.peer.node_id} for nodes"
                     f" {_list(status.peer_ids)}; start all of them with the same"
                 )
 

@@ -13,16 +13,25 @@ class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
     """Who asks."""
 
 
-class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
-    """What a node says of itself."""
+class Peer(msgspec.Struct, frozen=True, array_like=True):
+    """A node with its metadata directory; with another directory it is another peer."""
 
     node_id: int
     disk_id: bytes
-    """Drawn when its metadata directory was made."""
+    """Drawn when the directory was made."""
+
+
+class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
+    """What a node says of itself."""
+
+    peer: Peer
     peer_ids: list[int]
     """Node ids that it was started with, itself included, ascending."""
     cluster_id: str | None
     """Of the cluster that it belongs to, `None` as long as it belongs to none."""
+    first_voters: list[Peer]
+    """With whom the cluster began; empty without a cluster, or when nobody needs to know any more,
+    because a snapshot has taken the place of the beginning."""
 
 
 class RaftRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -30,11 +30,11 @@ from tests.simulation.node import Node
 from tests.simulation.process import Process
 from tests.simulation.world import World
 from wire import api
-from wire.cluster import RaftRequest, RaftSnapshotRequest
+from wire.api import Api
 from wire.connection import Request
 from wire.env import Env, Stream
 from wire.errors import LogOfflineError
-from wire.session import ApiVersions, HelloReply, HelloRequest
+from wire.session import ApiVersions, HelloReply
 
 PORT = 8433
 CLUSTER_ID = "a cluster"
@@ -79,31 +79,32 @@ class Values:
             self._committed.note(index, value)
 
 
+Answer = Callable[[Any, memoryview], object]
+"""Answers a message that came with an attachment."""
+
+
 @final
-class _Dispatcher:
+class Answerer:
     """Answers what nodes ask each other."""
 
-    def __init__(self, node: RaftNode) -> None:
-        self._node = node
-        self._handler = RaftHandler(node)
-        self.apis: list[Any] = [api.HELLO, api.RAFT, api.RAFT_SNAPSHOT]
-        self._versions = [
+    def __init__(self, node_id: int, answers: Mapping[Api[Any, Any], Answer]) -> None:
+        """Have a function for every API but HELLO."""
+        self.apis: list[Any] = [api.HELLO, *answers]
+        versions = [
             ApiVersions(int(served.key), served.min_version, served.max_version)
             for served in self.apis
         ]
+        hello = HelloReply("1", CLUSTER_ID, node_id, versions, 16 << 20, 256)
+        self._answers: dict[int, Answer] = {api.HELLO.key: lambda *_: hello}
+        self._answers |= {int(served.key): answer for served, answer in answers.items()}
 
     def handle(self, request: Request, asking: Asking) -> None:
+        """See `broker.dispatch.Dispatcher`."""
         served = {int(each.key): each for each in self.apis}[request.api_key]
         replier = Replier(served, request, asking)
-        message = request.message
         with replier:
-            if isinstance(message, HelloRequest):
-                node_id = self._node.identity.node_id
-                replier.reply(HelloReply("1", CLUSTER_ID, node_id, self._versions, 16 << 20, 256))
-            elif isinstance(message, RaftRequest):
-                replier.reply(self._handler.handle(message))
-            elif isinstance(message, RaftSnapshotRequest):
-                replier.reply(self._handler.handle_snapshot(message, request.attachment))
+            answer = self._answers[request.api_key]
+            replier.reply(answer(request.message, request.attachment))
 
 
 MakeState = Callable[[Env, RaftNode], StateMachine]
@@ -182,9 +183,19 @@ class Host:
 
 async def serve_raft(process: Process, node: Any, name: str, nursery: trio.Nursery) -> None:  # noqa: ANN401
     """Hand to `node`, a `RaftNode` or what listens like one, all that comes to this machine."""
+    handler = RaftHandler(node)
+    answers: dict[Api[Any, Any], Answer] = {
+        api.RAFT: lambda request, _: handler.handle(request),
+        api.RAFT_SNAPSHOT: handler.handle_snapshot,
+    }
+    await listen(process, name, Answerer(node.identity.node_id, answers), nursery)
+
+
+async def listen(process: Process, name: str, answerer: Answerer, nursery: trio.Nursery) -> None:
+    """Let `answerer` answer whoever connects to this machine; until cancelled."""
     config = BrokerConfig()
     memory = MemoryBudget(config.request_memory_bytes)
-    dispatcher: Any = _Dispatcher(node)
+    dispatcher: Any = answerer
 
     async def serve(stream: Stream) -> None:
         await Connection(process.env, config, stream, dispatcher, memory).run()

@@ -4,18 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.formation import Form, Formation, Join, NodeIdentity, PeerStatus, Wait
+from coordinator.formation import Form, Formation, Join, Wait
+from wire.cluster import Peer, PeerStatusReply
 from wire.errors import ConfigError
+
+FOUNDERS = [Peer(1, b"disk-1"), Peer(2, b"disk-2")]
 
 
 def status(
     node_id: int, *peer_ids: int, cluster_id: str | None = None, disk_id: str | None = None
-) -> PeerStatus:
-    identity = NodeIdentity(node_id, disk_id or f"disk-{node_id}")
-    return PeerStatus(identity, list(peer_ids or (1, 2, 3)), cluster_id)
+) -> PeerStatusReply:
+    peer = Peer(node_id, (disk_id or f"disk-{node_id}").encode())
+    return PeerStatusReply(
+        peer, list(peer_ids or (1, 2, 3)), cluster_id, FOUNDERS if cluster_id else []
+    )
 
 
-def formation(node_id: int, *heard: PeerStatus) -> Formation:
+def formation(node_id: int, *heard: PeerStatusReply) -> Formation:
     begun = Formation(status(node_id))
     for each in heard:
         begun.heard(each)
@@ -23,13 +28,13 @@ def formation(node_id: int, *heard: PeerStatus) -> Formation:
 
 
 def test_a_node_without_peers_forms_a_cluster_of_its_own() -> None:
-    assert Formation(status(7, 7)).decide() == Form([NodeIdentity(7, "disk-7")])
+    assert Formation(status(7, 7)).decide() == Form([Peer(7, b"disk-7")])
 
 
 def test_the_lowest_of_the_peers_forms_the_cluster_with_all_of_them() -> None:
     decision = formation(1, status(3), status(2)).decide()
 
-    assert decision == Form([NodeIdentity(node_id, f"disk-{node_id}") for node_id in (1, 2, 3)])
+    assert decision == Form([Peer(node_id, b"disk-%d" % node_id) for node_id in (1, 2, 3)])
 
 
 def test_the_others_wait_for_it() -> None:
@@ -49,13 +54,13 @@ def test_nobody_forms_a_cluster_while_somebody_is_silent() -> None:
 
 
 def test_a_cluster_that_is_there_is_joined_even_if_others_are_silent() -> None:
-    assert formation(1, status(3, cluster_id="c")).decide() == Join("c", 3)
+    assert formation(1, status(3, cluster_id="c")).decide() == Join("c", 3, FOUNDERS)
 
 
 def test_a_late_node_joins_although_the_members_were_started_with_another_list() -> None:
     late = formation(3, status(1, 1, cluster_id="c"))
 
-    assert late.decide() == Join("c", 1)
+    assert late.decide() == Join("c", 1, FOUNDERS)
 
 
 def test_a_peer_that_came_back_with_another_disk_counts_as_it_is_now() -> None:
@@ -65,7 +70,7 @@ def test_a_peer_that_came_back_with_another_disk_counts_as_it_is_now() -> None:
     decision = begun.decide()
 
     assert isinstance(decision, Form)
-    assert decision.voters[1] == NodeIdentity(2, "another")
+    assert decision.voters[1] == Peer(2, b"another")
 
 
 def test_different_lists_of_peers_are_refused_in_one_line() -> None:
@@ -103,7 +108,7 @@ def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
         elif isinstance(decision, Join):
             cluster_id = decision.cluster_id
         if cluster_id is not None:
-            own[node_id] = PeerStatus(own[node_id].identity, [1, 2, 3], cluster_id)
+            own[node_id] = PeerStatusReply(own[node_id].peer, [1, 2, 3], cluster_id, [])
 
     assert len(formed) == 1
     assert {each.cluster_id for each in own.values()} == set(formed)

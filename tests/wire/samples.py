@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar, cast
 from wire import api
 from wire.api import AnyApi, Api
 from wire.cluster import (
+    Peer,
     PeerStatusReply,
     PeerStatusRequest,
     RaftReply,
@@ -245,10 +246,13 @@ EXCHANGES = [
         api.PEER_STATUS,
         PeerStatusRequest(node_id=2),
         PeerStatusReply(
-            node_id=1,
-            disk_id=b"a disk of node 1",
+            peer=Peer(node_id=1, disk_id=b"a disk of node 1"),
             peer_ids=[1, 2, 3],
             cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+            first_voters=[
+                Peer(node_id=1, disk_id=b"a disk of node 1"),
+                Peer(node_id=2, disk_id=b"a disk of node 2"),
+            ],
         ),
     ),
     _exchange(
