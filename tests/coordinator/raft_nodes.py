@@ -95,7 +95,7 @@ class Answerer:
             for served in self.apis
         ]
         hello = HelloReply("1", CLUSTER_ID, node_id, versions, 16 << 20, 256)
-        self._answers: dict[int, Answer] = {api.HELLO.key: lambda *_: hello}
+        self._answers: dict[int, Answer] = {int(api.HELLO.key): lambda _, __: hello}
         self._answers |= {int(served.key): answer for served, answer in answers.items()}
 
     def handle(self, request: Request, asking: Asking) -> None:
