@@ -83,6 +83,10 @@ powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root:
 history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
 	@$(BIN)/python -m tests.histories --seconds $(SECONDS) $(ARGS)
 
+.PHONY: groups-swarm
+groups-swarm: $(VENV)/installed-dev ## Many lives of consumer groups: make groups-swarm ARGS="--seeds 1000"
+	@$(BIN)/python -m tests.coordinator.groups.swarm $(ARGS)
+
 clean: ## Remove .venv, build products and caches
 	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*
 

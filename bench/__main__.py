@@ -13,6 +13,7 @@ from bench import (
     connections,
     consumer,
     fetch,
+    groups,
     idle,
     latency,
     machine,
@@ -33,6 +34,7 @@ _WORKLOADS: dict[str, Workload] = {
     "idle": idle.run,
     "memory": memory.run,
     "startup": startup.run,
+    "groups": groups.run,
 }
 _HERE = Path(__file__).resolve().parent
 _README = _HERE / "README.md"

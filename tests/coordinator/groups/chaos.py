@@ -3,8 +3,9 @@
 from tests.coordinator.groups.world import Faults, World
 
 BAD_MS = 120_000
-GOOD_MS = 120_000
-"""Longer than a session, a delayed target and a few heartbeats."""
+GOOD_MS = 150_000
+"""Longer than the last delayed message, a session, a delayed target and a few heartbeats; and than
+the longest letting go that has begun."""
 
 
 def live(seed: int) -> World:
@@ -25,6 +26,7 @@ def live(seed: int) -> World:
         world.fail_over(0)
     for process in world.living:
         process.standstill_end_ms = min(process.standstill_end_ms, world.now_ms)
+        process.let_go_ms = (0, 500)
     world.start()
     world.run(GOOD_MS)
     world.checks.converged()

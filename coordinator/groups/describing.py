@@ -1,0 +1,126 @@
+"""What people and programs are told of groups: lists, descriptions, committed offsets.
+
+Pure functions over the committed state: no clock, no I/O.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from coordinator.groups.group import Group, Member
+from coordinator.groups.lag import PartitionLog, partition_lag
+from coordinator.groups.partitions import Partition, pack, unpack
+from wire.errors import UnknownGroupError
+from wire.groups import (
+    FetchOffsetsReply,
+    GroupDescription,
+    GroupListing,
+    ListGroupsReply,
+    MemberDescription,
+    PartitionCommittedOffset,
+    PartitionProgress,
+    TopicPartitions,
+)
+
+
+def list_groups(groups: Mapping[str, Group], states: Sequence[str] | None) -> ListGroupsReply:
+    """Return groups in short, by id; only those in one of `states`, `None`: all."""
+    listings = [
+        GroupListing(group_id, group.state, len(group.members), _assignor(group))
+        for group_id, group in sorted(groups.items())
+    ]
+    return ListGroupsReply([one for one in listings if states is None or one.state in states])
+
+
+def describe_group(
+    groups: Mapping[str, Group], group_id: str, logs: Mapping[Partition, PartitionLog], now_ms: int
+) -> GroupDescription:
+    """Return one group in full; one that is not there is described by an error.
+
+    Args:
+        groups: By id.
+        group_id: Which one.
+        logs: Of the partitions in `partitions_of`, as far as their leaders could be asked.
+        now_ms: Unix milliseconds.
+    """
+    group = groups.get(group_id)
+    if group is None:
+        error = UnknownGroupError(f"there is no group {group_id!r}").to_wire()
+        return GroupDescription(group_id, "", "", 0, 0, [], [], error)
+    return GroupDescription(
+        group_id,
+        group.state,
+        _assignor(group),
+        group.group_epoch,
+        group.target_epoch,
+        [_describe_member(group, member) for member in group.members.values()],
+        [_progress(group, one, logs.get(one), now_ms) for one in partitions_of(group)],
+    )
+
+
+def partitions_of(group: Group) -> list[Partition]:
+    """Return partitions that somebody reads or that something was committed for, in order."""
+    committed = {
+        (topic_id, number) for topic_id, offsets in group.offsets.items() for number in offsets
+    }
+    return sorted(committed | group.owner.keys())
+
+
+def fetch_offsets(
+    group: Group | None, partitions: Sequence[TopicPartitions] | None
+) -> FetchOffsetsReply:
+    """Return how far a group is, also one that is not there yet: nowhere.
+
+    Args:
+        group: The group; `None` if there is none.
+        partitions: Which ones; `None` asks for all that something was committed for.
+    """
+    if partitions is None:
+        wanted = [] if group is None else partitions_of(group)
+        found = [_committed_offset(group, one) for one in wanted]
+        return FetchOffsetsReply([one for one in found if one.offset is not None])
+    return FetchOffsetsReply([_committed_offset(group, one) for one in unpack(partitions)])
+
+
+def _assignor(group: Group) -> str:
+    return group.assignor if group.members else ""
+
+
+def _describe_member(group: Group, member: Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.client_name,
+        member.instance_id,
+        member.incarnation,
+        member.member_epoch,
+        group.member_state(member),
+        member.subscription,
+        pack(member.readable()),
+        pack(member.revoking),
+        pack(group.target(member.member_id)),
+    )
+
+
+def _progress(
+    group: Group, partition: Partition, log: PartitionLog | None, now_ms: int
+) -> PartitionProgress:
+    owner = group.owner.get(partition)
+    at = group.committed(partition)
+    offset = None if at is None else at.offset
+    lag = None if log is None else partition_lag(offset, log, now_ms)
+    return PartitionProgress(
+        *partition,
+        None if owner is None else owner.member_id,
+        offset,
+        None if log is None else log.log_start_offset,
+        None if log is None else log.high_watermark,
+        None if lag is None else lag.records,
+        None if lag is None else lag.time_ms,
+        None if at is None else at.time_ms,
+        "" if at is None else at.metadata,
+    )
+
+
+def _committed_offset(group: Group | None, partition: Partition) -> PartitionCommittedOffset:
+    at = None if group is None else group.committed(partition)
+    if at is None:
+        return PartitionCommittedOffset(*partition, None)
+    return PartitionCommittedOffset(*partition, at.offset, at.leader_epoch, at.metadata, at.time_ms)

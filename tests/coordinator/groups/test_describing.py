@@ -1,0 +1,97 @@
+"""What people and programs are told of groups."""
+
+from coordinator.groups.describing import (
+    describe_group,
+    fetch_offsets,
+    list_groups,
+    partitions_of,
+)
+from coordinator.groups.lag import PartitionLog
+from tests.coordinator.groups.conversation import GROUP, NOW_MS, ORDERS, Conversation
+from wire.errors import ErrorCode
+from wire.groups import GroupListing, TopicPartitions
+
+
+def working_group() -> Conversation:
+    talk = Conversation(3)
+    talk.join("a", instance_id="one", incarnation=7)
+    talk.settle()
+    talk.commit("a", (0, 40), (1, 100))
+    return talk
+
+
+def test_groups_are_listed_by_id_with_their_state() -> None:
+    talk = working_group()
+
+    assert list_groups(talk.state.groups, None).groups == [
+        GroupListing(GROUP, "stable", 1, "uniform")
+    ]
+    assert list_groups(talk.state.groups, ["empty"]).groups == []
+
+    talk.leave("a")
+
+    assert list_groups(talk.state.groups, ["empty"]).groups == [GroupListing(GROUP, "empty", 0, "")]
+
+
+def test_a_description_says_who_reads_what_and_how_far_behind() -> None:
+    talk = working_group()
+    logs = {
+        (ORDERS, 0): PartitionLog(10, 100, NOW_MS - 5_000),
+        (ORDERS, 1): PartitionLog(10, 100),
+    }
+
+    group = describe_group(talk.state.groups, GROUP, logs, NOW_MS)
+
+    (member,) = group.members
+    assert (member.member_id, member.instance_id, member.state) == ("a", "one", "stable")
+    assert member.assigned == member.target == [TopicPartitions(ORDERS, [0, 1, 2])]
+    assert [
+        (one.partition, one.member_id, one.offset, one.lag_records, one.lag_ms)
+        for one in group.partitions
+    ] == [(0, "a", 40, 60, 5_000), (1, "a", 100, 0, 0), (2, "a", None, None, None)]
+
+
+def test_a_member_that_lets_go_is_described_with_what_it_still_has() -> None:
+    talk = working_group()
+    talk.join("b")
+    talk.target()
+    talk.say("a")
+
+    first, second = describe_group(talk.state.groups, GROUP, {}, NOW_MS).members
+
+    assert (first.state, first.assigned) == ("unrevoked", [TopicPartitions(ORDERS, [0, 1])])
+    assert first.revoking == second.target == [TopicPartitions(ORDERS, [2])]
+
+
+def test_a_group_that_is_not_there_is_described_by_an_error() -> None:
+    group = describe_group({}, GROUP, {}, NOW_MS)
+
+    assert group.error is not None
+    assert group.error.code == ErrorCode.UNKNOWN_GROUP
+
+
+def test_committed_offsets_are_found_for_all_or_for_some() -> None:
+    talk = working_group()
+
+    everything = fetch_offsets(talk.group, None).offsets
+    some = fetch_offsets(talk.group, [TopicPartitions(ORDERS, [2, 1])]).offsets
+
+    assert [(one.partition, one.offset) for one in everything] == [(0, 40), (1, 100)]
+    assert [(one.partition, one.offset) for one in some] == [(2, None), (1, 100)]
+
+
+def test_a_group_that_is_not_there_is_nowhere() -> None:
+    asked = [TopicPartitions(ORDERS, [0])]
+
+    assert fetch_offsets(None, None).offsets == []
+    assert [one.offset for one in fetch_offsets(None, asked).offsets] == [None]
+
+
+def test_partitions_are_those_that_are_read_or_were_committed() -> None:
+    talk = working_group()
+
+    assert partitions_of(talk.group) == [(ORDERS, 0), (ORDERS, 1), (ORDERS, 2)]
+
+    talk.leave("a")
+
+    assert partitions_of(talk.group) == [(ORDERS, 0), (ORDERS, 1)]
