@@ -56,6 +56,14 @@ class ReplicatedMetadata:
         """What is committed, as far as this node knows; only to be read."""
         return self._image.state
 
+    def newest_state(self) -> ClusterState:
+        """Return what there will be when all that was decided here is committed; only to be read.
+
+        Raises:
+            NotControllerError: Another node decides.
+        """
+        return self._controller_of_this_term().state
+
     def subscribe(self, listener: Listener) -> None:
         """Tell `listener` of all that is committed from now on."""
         self._listeners.append(listener)
