@@ -6,6 +6,7 @@ Pure: no clock, no I/O.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from isr.durability import Durability
@@ -237,7 +238,13 @@ def topic_config(overrides: Mapping[str, str]) -> TopicConfig:
     Raises:
         InvalidConfigError: A value is not legal, or two contradict each other.
     """
-    texts = effective_settings(overrides)
+    # Topics that are set alike share what is in force: there may be thousands of them.
+    return _topic_config(tuple(sorted(overrides.items())))
+
+
+@lru_cache(maxsize=1024)
+def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
+    texts = effective_settings(dict(overrides))
     values = {name: SETTINGS[name].parse(name, text) for name, text in texts.items()}
     durability = Durability(values.pop("durability"))
     min_in_sync_replicas = _number(values.pop("min_in_sync_replicas"))

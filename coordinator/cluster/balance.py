@@ -2,7 +2,9 @@
 
 Pure: no clock, no I/O, no randomness. For a broker that came, and for one that shall leave.
 Replicas move one by one from who has most to who has least. A move never puts two replicas of a
-partition on one broker, nor into one failure domain unless they were in one before.
+partition on one broker, nor into one failure domain unless they were in one before. Then another
+replica becomes the first one where a broker is preferred more often than others: that copies
+nothing.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,6 +13,9 @@ from typing import final
 from coordinator.cluster.commands import Reassignment
 from coordinator.cluster.records import Partition
 from coordinator.cluster.state import ClusterState
+
+Key = tuple[bytes, int]
+"""Topic id and number of a partition."""
 
 
 def plan_moves(
@@ -26,6 +31,8 @@ def plan_moves(
     plan = _Plan(state, leaving)
     while plan.move_count < moves_max and plan.move_one():
         pass
+    while plan.prefer_others():
+        pass
     return plan.reassignments()
 
 
@@ -39,15 +46,19 @@ class _Plan:
     def __init__(self, state: ClusterState, leaving: Collection[int]) -> None:
         self._state = state
         self._leaving = leaving
-        self._planned: dict[tuple[bytes, int], tuple[int, ...]] = {}
+        self._planned: dict[Key, tuple[int, ...]] = {}
         self._loads = {
             node_id: state.index.load(node_id).replica_count for node_id in sorted(state.brokers)
+        }
+        self._preferred = {
+            node_id: state.index.load(node_id).preferred_count for node_id in self._loads
         }
         self._targets = [
             node_id
             for node_id in self._loads
             if state.brokers[node_id].can_lead and node_id not in leaving
         ]
+        self._next: dict[int, Iterator[tuple[Key, tuple[int, ...]]]] = {}
         self.move_count = 0
 
     def move_one(self) -> bool:
@@ -60,6 +71,21 @@ class _Plan:
                 if self._move(source, target):
                     return True
         return False
+
+    def prefer_others(self) -> bool:
+        """Plan other first replicas, in one pass; return whether there were any to plan."""
+        has_changed = False
+        for source in sorted(self._loads, key=lambda node: -self._preferred[node]):
+            for key, replicas in self._replicas_of(source):
+                others = [node for node in replicas[1:] if node in self._targets]
+                heir = min(others, key=lambda node: self._preferred[node], default=source)
+                if replicas[0] == source and self._preferred[source] - self._preferred[heir] > 1:
+                    rest = tuple(node for node in replicas if node != heir)
+                    self._planned[key] = (heir, *rest)
+                    self._preferred[source] -= 1
+                    self._preferred[heir] += 1
+                    has_changed = True
+        return has_changed
 
     def reassignments(self) -> list[Reassignment]:
         """Return what was planned."""
@@ -75,17 +101,24 @@ class _Plan:
         return [*leaving, *staying]
 
     def _move(self, source: int, target: int) -> bool:
-        for key, replicas in self._replicas_of(source):
-            if target in replicas or not self._keeps_apart(replicas, source, target):
-                continue
-            self._planned[key] = tuple(target if node == source else node for node in replicas)
-            self._loads[source] -= 1
-            self._loads[target] += 1
-            self.move_count += 1
-            return True
+        # Goes on where the last move of this source was found, then once around: a plan of many
+        # moves does not look at every partition for each of them.
+        for replicas_left in (self._next.get(source, iter(())), self._replicas_of(source)):
+            self._next[source] = replicas_left
+            for key, replicas in replicas_left:
+                if target in replicas or not self._keeps_apart(replicas, source, target):
+                    continue
+                moved = tuple(target if node == source else node for node in replicas)
+                self._planned[key] = moved
+                self._preferred[source] -= replicas[0] == source
+                self._preferred[target] += replicas[0] == source
+                self._loads[source] -= 1
+                self._loads[target] += 1
+                self.move_count += 1
+                return True
         return False
 
-    def _replicas_of(self, node_id: int) -> Iterator[tuple[tuple[bytes, int], tuple[int, ...]]]:
+    def _replicas_of(self, node_id: int) -> Iterator[tuple[Key, tuple[int, ...]]]:
         for topic_id in self._state.index.topic_ids(node_id):
             for number, partition in enumerate(self._state.partitions(topic_id)):
                 replicas = self._replicas(topic_id, number, partition)

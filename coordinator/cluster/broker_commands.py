@@ -133,9 +133,10 @@ def _after_restart(
 ) -> list[Record]:
     """Take the process before out of everything, and what it may have lost into account."""
     changes = PartitionChanges(state, broker=broker)
+    is_new_disk = previous.disk_id != broker.disk_id
+    is_clean = previous.broker_epoch == command.clean_stop_epoch
     for topic in _hosted_topics(state, broker.node_id):
-        is_new_disk = previous.disk_id != broker.disk_id
-        has_lost = command.was_unclean_stop and state.may_lose_committed(topic, previous)
+        has_lost = not is_clean and state.may_lose_committed(topic, previous)
         for number, partition in enumerate(state.partitions(topic.topic_id)):
             if broker.node_id not in partition.replicas:
                 continue

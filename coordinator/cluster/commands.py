@@ -20,8 +20,12 @@ class RegisterBroker(msgspec.Struct, frozen=True):
     host: str
     port: int
     failure_domain: str = ""
-    was_unclean_stop: bool = False
-    """The process before may not have written to disk what was in its memory."""
+    clean_stop_epoch: int | None = None
+    """Broker epoch of the process that stopped last on this disk, if it wrote all to it (KIP-966).
+
+    Not just whether the last stop was clean: between the process that is known here and this one
+    there may have been another, which stopped cleanly but did not get to register.
+    """
 
 
 class UnfenceBroker(msgspec.Struct, frozen=True):

@@ -67,6 +67,13 @@ def test_the_defaults_are_those_of_a_log() -> None:
     assert config.min_in_sync_replicas == 1
 
 
+def test_topics_that_are_set_alike_share_what_is_in_force() -> None:
+    one = topic_config({"retention_ms": "1h", "segment_ms": "1h"})
+
+    assert topic_config({"segment_ms": "1h", "retention_ms": "1h"}) is one
+    assert topic_config({"segment_ms": "2h", "retention_ms": "1h"}) is not one
+
+
 def test_every_setting_reaches_the_configuration() -> None:
     config = topic_config(
         {

@@ -37,6 +37,7 @@ class Cluster:
         self.machine = ClusterMachine()
         self.follower = ClusterMachine()
         self.records: list[Record] = []
+        self._leaders: dict[tuple[bytes, int, int], int | None] = {}
         self._drawn = 0
         for node_id in node_ids:
             self.start(node_id)
@@ -64,8 +65,15 @@ class Cluster:
         assert self.follower.snapshot() == self.machine.snapshot()
         check_state(self.state)
         check_step(before, self.state, command)
+        self._check_leaders()
         self.records += outcome.records
         return outcome.reply
+
+    def _check_leaders(self) -> None:
+        """Check that a leader epoch of a partition has one leader, for ever (I45)."""
+        for key, partition in all_partitions(self.state).items():
+            leader = self._leaders.setdefault((*key, partition.leader_epoch), partition.leader)
+            assert leader == partition.leader, "two leaders of one epoch"
 
     def answer(self, kind: type[R], command: Command) -> R:
         """Carry out a command, and return its reply, which is of this kind."""
@@ -87,8 +95,9 @@ class Cluster:
         """Return the command of a new process of a broker."""
         known = self.state.brokers.get(node_id)
         disk = disk_id or (f"disk-{node_id}" if known is None else known.disk_id)
+        clean = None if known is None or unclean else known.broker_epoch
         return RegisterBroker(
-            node_id, disk, f"process-{self.draw()}", f"host-{node_id}", 8433, domain, unclean
+            node_id, disk, f"process-{self.draw()}", f"host-{node_id}", 8433, domain, clean
         )
 
     def register(

@@ -123,7 +123,7 @@ class Life:
             is_one_of_many = partition.replication_factor > 1
             assert command.node_id not in partition.in_sync_replicas
             if previous.disk_id != command.disk_id or (
-                command.was_unclean_stop and in_memory and is_one_of_many
+                command.clean_stop_epoch != previous.broker_epoch and in_memory and is_one_of_many
             ):
                 assert command.node_id not in partition.eligible_leader_replicas
 

@@ -53,6 +53,30 @@ def test_a_new_broker_gets_its_share_with_the_fewest_moves() -> None:
     assert loads(cluster) == {1: 6, 2: 6, 3: 6, 4: 6}
 
 
+def preferred(cluster: Cluster) -> dict[int, int]:
+    index = cluster.state.index
+    return {node: index.load(node).preferred_count for node in sorted(cluster.state.brokers)}
+
+
+def test_brokers_are_preferred_equally_afterwards() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", *([1, 2, 3] for _ in range(8)))
+    cluster.start(4)
+
+    move(cluster)
+
+    assert preferred(cluster) == {1: 2, 2: 2, 3: 2, 4: 2}
+
+
+def test_to_prefer_another_replica_copies_nothing() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", *([1, 2, 3] for _ in range(6)))
+
+    assert move(cluster, moves_max=0) == 0
+
+    assert preferred(cluster) == {1: 2, 2: 2, 3: 2}
+
+
 def test_no_more_moves_at_once_than_wanted() -> None:
     cluster = Cluster(1)
     cluster.create("orders", *([1] for _ in range(8)))
@@ -76,7 +100,7 @@ def test_where_there_is_no_room_a_broker_cannot_be_emptied() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2])
 
-    assert plan_moves(cluster.state, moves_max=10, leaving=(1,)) == []
+    assert move(cluster, leaving=(1,)) == 0
 
 
 def test_replicas_are_not_moved_to_the_dead() -> None:
@@ -111,4 +135,5 @@ def test_whatever_there_was_loads_become_equal(replicas: list[set[int]]) -> None
     moved = move(cluster)
 
     assert max(loads(cluster).values()) - min(loads(cluster).values()) <= 1
+    assert max(preferred(cluster).values()) - min(preferred(cluster).values()) <= 2
     assert (moved == 0) == (spread_before <= 1)

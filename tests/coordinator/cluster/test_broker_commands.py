@@ -1,6 +1,7 @@
 """Brokers come, go silent, come back and leave: what becomes of them and of what they lead."""
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.catalog import AlterTopic
 from coordinator.cluster.broker_commands import REPLACED_INCARNATIONS_KEPT
@@ -215,6 +216,16 @@ def test_under_fsync_an_unclean_stop_costs_no_eligibility() -> None:
     cluster.start(1, unclean=True)
 
     assert cluster.partition().leader == 1
+
+
+def test_a_clean_stop_of_a_process_that_never_registered_says_nothing_of_the_one_before() -> None:
+    cluster = three_replicas(REPLICATED)
+    cluster.fence(3, 2, 1)
+    crashed = cluster.broker(1).broker_epoch
+
+    cluster.do(replace(cluster.registration(1), clean_stop_epoch=crashed - 1))
+
+    assert cluster.partition().eligible_leader_replicas == (2,)
 
 
 def test_an_unclean_stop_before_anybody_noticed_counts_as_well() -> None:
