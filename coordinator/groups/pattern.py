@@ -4,8 +4,9 @@ Pure: no clock, no I/O.
 
 A pattern comes from a client and is matched on the broker, so it must not be able to stall it: with
 Python's own `re`, matching `(a+)+b` takes time that doubles with each character. Here a pattern
-becomes an automaton, as in RE2, that reads a name once. Sets of its states are remembered, so that
-matching many names costs one look-up for each character.
+becomes an automaton with one state at a time, so that a name costs one look-up for each character,
+whatever the pattern. Patterns that need too large an automaton, such as `.*a.{20}`, are refused
+when a member subscribes.
 
 A name matches as a whole. A pattern may consist of
 
@@ -26,10 +27,11 @@ from typing import final
 from wire.errors import InvalidRequestError
 
 PATTERN_LENGTH_MAX = 249
-STATES_MAX = 2000
-"""A pattern such as `((a{50}){50}){50}` would need more, and is refused."""
+STEPS_MAX = 400
+"""Places in a pattern, repetitions counted; `((a{50}){50}){50}` has more, and is refused."""
+STATES_MAX = 400
+"""Sets of places where a match can be; `.*a.{20}` has a million, and is refused."""
 
-_REMEMBERED_MAX = 500
 _SPECIAL = frozenset("\\.[](){}|*+?^$")
 _QUANTIFIERS = frozenset("*+?{")
 _DIGITS = frozenset(string.digits)
@@ -55,25 +57,52 @@ class TopicPattern:
             InvalidRequestError: It cannot be understood, or is too large; says where and why.
         """
         self.pattern = pattern
-        self._automaton = _Parser(pattern).parse()
-        self._start = self._automaton.closure({self._automaton.start})
-        self._remembered: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        automaton = _Parser(pattern).parse()
+        representatives = automaton.alphabet()
+        self._classes = {
+            character: index
+            for index, characters in enumerate(representatives)
+            for character in characters
+        }
+        self._following, self._is_end = _one_state_at_a_time(automaton, representatives)
 
     def matches(self, name: str) -> bool:
         """Return whether the whole name matches."""
-        states = self._start
+        classes, following = self._classes, self._following
+        other = len(following[0]) - 1
+        state = 0
         for character in name:
-            step = (states, character)
-            following = self._remembered.get(step)
-            if following is None:
-                following = self._automaton.step(states, character)
-                if len(self._remembered) >= _REMEMBERED_MAX:
-                    self._remembered.clear()
-                self._remembered[step] = following
-            if not following:
-                return False
-            states = following
-        return self._automaton.end in states
+            state = following[state][classes.get(character, other)]
+        return self._is_end[state]
+
+
+def _one_state_at_a_time(
+    automaton: "_Automaton", representatives: list[list[str]]
+) -> tuple[list[list[int]], list[bool]]:
+    """Return for each state the next one by class of character, and whether a match may end.
+
+    The last class is that of characters which the pattern does not mention.
+    """
+    start = automaton.closure({automaton.start})
+    numbers = {start: 0}
+    pending = [start]
+    following: list[list[int]] = []
+    for states in pending:
+        row: list[int] = []
+        for characters in [*representatives, []]:
+            reached = automaton.step(states, characters[0] if characters else None)
+            number = numbers.get(reached)
+            if number is None:
+                number = numbers[reached] = len(numbers)
+                pending.append(reached)
+                if number >= STATES_MAX:
+                    raise InvalidRequestError(
+                        f"the pattern needs more than {STATES_MAX} states to be matched in one"
+                        " pass; make it simpler, above all behind the first '.*'"
+                    )
+            row.append(number)
+        following.append(row)
+    return following, [automaton.end in states for states in numbers]
 
 
 @final
@@ -87,9 +116,10 @@ class _Automaton:
         self.end = 0
 
     def add_state(self) -> int:
-        if len(self.freely) >= STATES_MAX:
+        # Two for each character, one for each group and sequence.
+        if len(self.freely) >= 3 * STEPS_MAX:
             raise InvalidRequestError(
-                f"the pattern needs more than {STATES_MAX} states; use smaller repetitions"
+                f"the pattern has more than {STEPS_MAX} steps; use smaller repetitions"
             )
         self.by_character.append(None)
         self.freely.append([])
@@ -105,8 +135,8 @@ class _Automaton:
                     pending.append(following)
         return frozenset(states)
 
-    def step(self, states: frozenset[int], character: str) -> frozenset[int]:
-        """Return the states after one more character."""
+    def step(self, states: frozenset[int], character: str | None) -> frozenset[int]:
+        """Return the states after one more character; `None` is any that is not mentioned."""
         reached: set[int] = set()
         for state in states:
             edge = self.by_character[state]
@@ -115,6 +145,14 @@ class _Automaton:
                 if (character in characters) != is_negated:
                     reached.add(following)
         return self.closure(reached)
+
+    def alphabet(self) -> list[list[str]]:
+        """Return the characters that are mentioned, those together which are never told apart."""
+        sets = list(dict.fromkeys(edge[0][0] for edge in self.by_character if edge is not None))
+        classes: dict[tuple[bool, ...], list[str]] = {}
+        for character in sorted(frozenset().union(*sets)):
+            classes.setdefault(tuple(character in one for one in sets), []).append(character)
+        return list(classes.values())
 
 
 _Fragment = tuple[int, int]
