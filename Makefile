@@ -87,6 +87,17 @@ history: $(VENV)/installed-dev ## A history of real clients and a real broker in
 groups-swarm: $(VENV)/installed-dev ## Many lives of consumer groups: make groups-swarm ARGS="--seeds 1000"
 	@$(BIN)/python -m tests.coordinator.groups.swarm $(ARGS)
 
+.PHONY: raft-swarm raft-life raft-mutants
+RAFT := $(BIN)/python -m tests.coordinator.raft
+raft-swarm: $(VENV)/installed-dev ## Many lives of a Raft cluster: make raft-swarm SEEDS=20000 FIRST=0
+	@$(RAFT) swarm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))
+
+raft-life: $(VENV)/installed-dev ## One of them, with every message: make raft-life SEED=7, or PLAN=FILE
+	@$(RAFT) life $(if $(PLAN),--plan $(PLAN),$(SEED))
+
+raft-mutants: $(VENV)/installed-dev ## Plant bugs in the Raft core, and see how soon they are caught
+	@$(RAFT) mutants $(ARGS)
+
 clean: ## Remove .venv, build products and caches
 	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*
 

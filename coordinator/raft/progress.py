@@ -32,12 +32,18 @@ class ProgressState(Enum):
 
 @final
 class Window:
-    """Messages with entries that were sent and not answered, oldest first."""
+    """Messages with entries that were sent and not answered, oldest first.
+
+    It opens with one message, and takes one more for each that is answered, so it doubles with each
+    round trip. A follower that refuses closes it again: were everything sent at once, messages that
+    overtake each other would be refused and sent again in full, over and over.
+    """
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
-        """Begin empty."""
+        """Begin empty, open for one message."""
         self._messages_max = messages_max
         self._bytes_max = bytes_max
+        self._open_messages = 1
         self._sent: deque[tuple[int, int]] = deque()
         self._bytes = 0
 
@@ -47,7 +53,7 @@ class Window:
     @property
     def is_full(self) -> bool:
         """No more may be sent. Never true of an empty window, however small its limits are."""
-        return len(self._sent) >= self._messages_max or self._bytes >= self._bytes_max
+        return len(self._sent) >= self._open_messages or self._bytes >= self._bytes_max
 
     def add(self, last_index: int, size_bytes: int) -> None:
         """Take note of a message that ends with `last_index`."""
@@ -59,10 +65,12 @@ class Window:
         """Take note that everything up to `index` was received."""
         while self._sent and self._sent[0][0] <= index:
             self._bytes -= self._sent.popleft()[1]
+            self._open_messages = min(self._open_messages + 1, self._messages_max)
 
     def clear(self) -> None:
-        """Forget what was sent: it may have been lost."""
+        """Forget what was sent: it may have been lost. Open for one message again."""
         self._sent.clear()
+        self._open_messages = 1
         self._bytes = 0
 
 
@@ -82,8 +90,7 @@ class Progress:
         """The first entry to send next. In REPLICATE everything before it was sent."""
         self.attempt = 1
         """Counts how often probing has begun; what answers an earlier attempt is late. Without
-        this, messages that overtake each other are refused one by one, and each refusal would
-        have the whole window sent again."""
+        this, each of many messages that overtook each other would begin to probe anew."""
         self.window = window
         self.heard_at_ticks = now_ticks
         """When it last answered."""

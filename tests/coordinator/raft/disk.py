@@ -59,6 +59,11 @@ class RaftDisk:
         """Crash while a write is under way."""
         self.carry_out(write, dice.randrange(len(write.entries) + 5))
 
+    def lose_end(self, dice: Random) -> None:
+        """Lose what a sound disk does not lose: the last entries, term and vote."""
+        del self.entries[dice.randrange(len(self.entries) + 1) :]
+        self.hard_state = HardState()
+
     def compact(self, snapshot: SnapshotMeta, keep_entries: int) -> None:
         """Keep a snapshot of the own state machine, and cut the log before it."""
         self.snapshot = snapshot

@@ -74,10 +74,10 @@ class TestReplication:
             log.append(entry)
 
         agree(leadership, 2)
-        assert sent_to_b(leadership) == [[3, 4], [5, 6]]
+        assert sent_to_b(leadership) == [[3, 4]]
 
         agree(leadership, 4)
-        assert sent_to_b(leadership) == [[7]]
+        assert sent_to_b(leadership) == [[5, 6], [7]]
 
     def test_a_commit_is_told_at_once_also_when_there_are_no_entries_to_send(self) -> None:
         log = log_of(1, 3)

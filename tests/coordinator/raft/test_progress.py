@@ -11,21 +11,33 @@ def progress(next_index: int = 11) -> Progress:
 
 def test_a_window_is_full_by_messages_or_by_bytes() -> None:
     by_messages, by_bytes = Window(2, 100), Window(2, 100)
+    for window in (by_messages, by_bytes):
+        window.add(1, 1)
+        window.free_to(1)
 
-    by_messages.add(1, 1)
     by_messages.add(2, 1)
-    by_bytes.add(1, 100)
+    by_messages.add(3, 1)
+    by_bytes.add(2, 100)
 
     assert by_messages.is_full
     assert by_bytes.is_full
 
 
-def test_a_window_that_has_room_is_not_full() -> None:
-    window = Window(2, 100)
+def test_a_window_opens_by_one_message_with_each_answer_and_closes_when_it_is_cleared() -> None:
+    window = Window(4, 100)
+    rooms: list[int] = []
+    for first in (10, 20, 30, 40):
+        sent: list[int] = []
+        while not window.is_full:
+            window.add(first + len(sent), 1)
+            sent.append(first + len(sent))
+        rooms.append(len(sent))
+        window.free_to(first + 9)
+    window.clear()
+    window.add(50, 1)
 
-    window.add(1, 99)
-
-    assert not window.is_full
+    assert rooms == [1, 2, 4, 4]
+    assert window.is_full
 
 
 def test_an_empty_window_takes_a_message_of_any_size() -> None:
@@ -38,6 +50,9 @@ def test_an_empty_window_takes_a_message_of_any_size() -> None:
 
 def test_an_answer_frees_the_window_up_to_its_index() -> None:
     window = Window(10, 100)
+    for index in range(2):
+        window.add(index, 1)
+        window.free_to(index)
     for index in (3, 6, 9):
         window.add(index, 40)
 
