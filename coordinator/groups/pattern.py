@@ -150,7 +150,7 @@ class _Automaton:
         """Return the characters that are mentioned, those together which are never told apart."""
         sets = list(dict.fromkeys(edge[0][0] for edge in self.by_character if edge is not None))
         classes: dict[tuple[bool, ...], list[str]] = {}
-        for character in sorted(frozenset().union(*sets)):
+        for character in sorted(frozenset[str]().union(*sets)):
             classes.setdefault(tuple(character in one for one in sets), []).append(character)
         return list(classes.values())
 

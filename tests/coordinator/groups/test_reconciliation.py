@@ -1,6 +1,8 @@
 """From what a member has to what it is to have, step by step (I76)."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coordinator.groups.records import AssignmentChanged
 from tests.coordinator.groups.conversation import Conversation
@@ -156,3 +158,57 @@ def test_an_assignment_that_was_not_seen_is_said_again() -> None:
     assert reply.assignment == lost.assignment is not None
     assert reply.assignment_revision == lost.assignment_revision
     assert sum(isinstance(record, AssignmentChanged) for record in talk.records) == 1
+
+
+moments = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", "d", "e"]),
+        st.sampled_from(["join", "leave", "hear", "let go", "target"]),
+    ),
+    max_size=40,
+)
+
+
+def do_one_thing(talk: Conversation, member_id: str, what: str) -> bool:
+    """Let a member do something that it can do; return whether its life is over."""
+    if member_id not in talk.group.members:
+        if what == "join":
+            talk.join(member_id)
+    elif what == "leave":
+        talk.leave(member_id)
+        return True
+    elif what == "hear":
+        talk.say(member_id)
+    elif what == "let go":
+        talk.say(member_id, owned=talk.owned[member_id])
+    return False
+
+
+@settings(max_examples=60)
+@given(before=moments, order=st.permutations(["a", "b", "c", "d", "e"]))
+def test_wherever_it_begins_a_group_is_stable_after_three_heartbeats_of_each_member(
+    before: list[tuple[str, str]], order: list[str]
+) -> None:
+    """I77: convergence in bounded heartbeats, when members let go at once and nothing is lost.
+
+    One to finish what was under way, one to learn what to let go of and say that it is done, one
+    to be given what came free.
+    """
+    talk = Conversation(7)
+    talk.join("first")
+    lives = dict.fromkeys(order, 0)
+    for who, what in before:
+        if what == "target":
+            talk.target()
+        elif do_one_thing(talk, f"{who}{lives[who]}", what):
+            lives[who] += 1
+    talk.target()
+
+    rounds = 0
+    while talk.group.state != "stable":
+        rounds += 1
+        for member_id in ["first", *(f"{who}{lives[who]}" for who in order)]:
+            if member_id in talk.group.members:
+                talk.say(member_id, owned=talk.owned[member_id])
+
+    assert rounds <= 3

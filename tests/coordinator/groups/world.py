@@ -51,6 +51,9 @@ class Faults:
     """Part of messages that are lost, each way."""
     repeats: float = 0.0
     """Part of requests that arrive a second time, later."""
+    returns: float = 0.0
+    """Part of the old heartbeats and commits that turn up again in the worst moment: when what
+    they speak of has come back to their member."""
     delay_ms: int = 20
     """Longest usual delay of a message; some take a thousand times as long where there is loss."""
 
@@ -83,6 +86,10 @@ class Process:
         self.fetched_by: str = ""
         self.commit_under_way: CommitOffsetsRequest | None = None
         self.error: TidelogError | None = None
+        self.old_heartbeat: Heartbeat | None = None
+        """The last one that said what is owned."""
+        self.old_commits: dict[GroupPartition, tuple[CommitOffsetsRequest, int]] = {}
+        """The last commits of partitions that were let go of."""
         world.after(0, self.step)
         if not world.is_idle:
             world.after(100, self.work)
@@ -114,6 +121,8 @@ class Process:
         heartbeat = self.core.next_heartbeat(self.now)
         if heartbeat is not None:
             self.world.after(10_000, lambda: self.give_up(heartbeat))
+            if heartbeat.request.owned is not None:
+                self.old_heartbeat = heartbeat
             self.world.to_coordinator(lambda: self.world.serve_heartbeat(self, heartbeat))
 
     def give_up(self, heartbeat: Heartbeat) -> None:
@@ -134,10 +143,12 @@ class Process:
         for effect in effects:
             match effect:
                 case LetGo():
+                    self.return_old_heartbeat()
                     for one in effect.partitions:
                         self.finish_later(one)
                 case TakeUp():
                     self.working.update(effect.partitions)
+                    self.return_old_commits(effect.partitions)
                     if not self.world.is_idle:
                         for one in effect.partitions:
                             self.fetch_position(one)
@@ -148,6 +159,19 @@ class Process:
                 case Stopped():
                     self.error = effect.error
                     assert not self.working
+
+    def return_old_heartbeat(self) -> None:
+        """Let an old heartbeat turn up again, now that partitions are to be let go of."""
+        old = self.old_heartbeat
+        if old is not None and self.world.random.random() < self.world.faults.returns:
+            self.world.after(1, lambda: self.world.serve_heartbeat(self, old))
+
+    def return_old_commits(self, partitions: Sequence[GroupPartition]) -> None:
+        """Let old commits turn up again, now that their partitions have come back."""
+        for one in partitions:
+            if one in self.old_commits and self.world.random.random() < self.world.faults.returns:
+                request, made_ms = self.old_commits.pop(one)
+                self.world.serve_commit(request, made_ms)
 
     def finish_later(self, partition: GroupPartition) -> None:
         member_id = self.core.member_id
@@ -161,7 +185,7 @@ class Process:
         if self.core.member_id != member_id:
             return
         if partition in self.positions:
-            self.commit([partition])
+            self.old_commits[partition] = (self.commit([partition]), self.world.now_ms)
         self.working.discard(partition)
         self.positions.pop(partition, None)
         self.carry_out(self.core.released([partition], self.now))
@@ -208,7 +232,7 @@ class Process:
         self.when_awake(work_now)
         self.world.after(500, self.work)
 
-    def commit(self, partitions: Sequence[GroupPartition]) -> None:
+    def commit(self, partitions: Sequence[GroupPartition]) -> CommitOffsetsRequest:
         request = CommitOffsetsRequest(
             GROUP,
             self.core.member_id,
@@ -221,6 +245,7 @@ class Process:
         )
         made_ms = self.world.now_ms
         self.world.to_coordinator(lambda: self.world.serve_commit(request, made_ms))
+        return request
 
 
 @final
