@@ -8,6 +8,9 @@ import pytest
 from tests.client.test_group_membership import (
     test_a_member_that_is_not_answered_stops_before_others_may_begin as a_silent_coordinator,
 )
+from tests.client.test_group_membership import (
+    test_a_reply_that_comes_too_late_changes_nothing as a_late_reply,
+)
 from tests.coordinator.groups.chaos import live, ping_pong, quiet
 from tests.coordinator.groups.mutants import MUTANTS, Mutant
 from tests.coordinator.groups.test_commits import (
@@ -56,7 +59,13 @@ def test_a_planted_bug_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 
 def run_everything() -> None:
     # Stories for what random lives meet rarely; `swarm --mutants` says how rarely.
-    for story in (an_old_commit, an_old_heartbeat, a_lost_reply, a_silent_coordinator):
+    for story in (
+        an_old_commit,
+        an_old_heartbeat,
+        a_lost_reply,
+        a_silent_coordinator,
+        a_late_reply,
+    ):
         story()
     for seed in range(20):
         quiet(seed)
