@@ -192,6 +192,8 @@ def test_a_reply_that_comes_too_late_changes_nothing() -> None:
     talk = a_member(0)
     late = talk.heartbeat()
     talk.member.failed(late.number, ConnectionLostError("gone"), talk.now)
+    assert talk.answer(late, [0, 1], epoch=9) == []
+    talk.heartbeat()
 
     assert talk.answer(late, [0, 1], epoch=9) == []
     assert talk.member.member_epoch == 2
