@@ -43,6 +43,11 @@ from wire.rpc import RpcConnection
 _ACK_TIMEOUT_MS = 1000
 _RESENT_MAX = 5
 """As many batches of a producer a broker remembers."""
+_LAST_COUNT = 4
+_LAST_PATIENCE_S = 1.0
+"""A flush takes milliseconds when nothing is wrong."""
+_LAST_ATTEMPTS = 2
+"""A broker whose disk had failed may be started anew in between, once."""
 _ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
 
 
@@ -85,7 +90,9 @@ class Values:
 class LibraryWriter:
     """Sends with the client library, in bursts that go on at the same time.
 
-    Told to stop, it sends one more record until that is acknowledged: the proof of life.
+    Told to stop, it sends one more record until that is acknowledged: the proof of life. Then a few
+    more, each while the one before is being made durable; nothing is wrong any more, so all of them
+    must be acknowledged in time, though nobody writes after them.
     """
 
     def __init__(
@@ -135,6 +142,29 @@ class LibraryWriter:
                         nursery.start_soon(self._send, producer, partition)
             while not await self._send(producer, self._values.choose_partition()):
                 pass
+            for _ in range(_LAST_ATTEMPTS):
+                if await self._send_the_last(producer):
+                    return
+            raise ViolationError(
+                "Liveness", f"{self._values.name} is not answered in time, though nothing is wrong"
+            )
+
+    async def _send_the_last(self, producer: Producer) -> bool:
+        """Send a few records on each other's heels; return whether all are answered soon."""
+        partition = self._values.choose_partition()
+        gap_s = 10 ** self._values.random.uniform(-4, -2)
+        outcomes: list[bool] = []
+
+        async def send() -> None:
+            asked_at = trio.current_time()
+            is_acknowledged = await self._send(producer, partition)
+            outcomes.append(is_acknowledged and trio.current_time() - asked_at < _LAST_PATIENCE_S)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(_LAST_COUNT):
+                nursery.start_soon(send)
+                await trio.sleep(self._values.random.expovariate(1 / gap_s))
+        return all(outcomes)
 
     async def _send(self, producer: Producer, partition: int) -> bool:
         """Send one record; return whether it was acknowledged."""
