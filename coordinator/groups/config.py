@@ -18,7 +18,8 @@ class GroupConfig:
     """Members send heartbeats so often. It bounds how late they learn of a new assignment."""
 
     waiting_interval_ms: int = 1_000
-    """The same for members that wait until others let go of partitions."""
+    """The same for members that wait for their first partitions, or whose partitions change
+    hands."""
 
     session_timeout_ms: int = 45_000
     """A member that is not heard of for so long is fenced, and others read its partitions."""

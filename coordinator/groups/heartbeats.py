@@ -9,7 +9,7 @@ from coordinator.groups.assignors import ASSIGNORS
 from coordinator.groups.config import GroupConfig
 from coordinator.groups.group import Group, Member
 from coordinator.groups.outcome import Outcome
-from coordinator.groups.partitions import Partition, unpack
+from coordinator.groups.partitions import unpack
 from coordinator.groups.pattern import TopicPattern
 from coordinator.groups.reconciliation import next_step
 from coordinator.groups.records import (
@@ -31,6 +31,7 @@ from wire.groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
+    AssignedTopic,
     HeartbeatReply,
     HeartbeatRequest,
     Subscription,
@@ -80,10 +81,11 @@ def answer_heartbeat(
             f" {request.member_epoch}; send the epoch of the last reply"
         )
     changed = _changed_subscription(group, member, request)
-    if changed is not None:
-        return Outcome([changed], _reply(group, member, request, config))
     step = next_step(group, member, request)
-    return Outcome([] if step is None else [step], _reply(group, member, request, config, step))
+    records = [record for record in (changed, step) if record is not None]
+    if step is None:
+        return Outcome(records, _reply_as_it_is(group, member, request, config))
+    return Outcome(records, _reply_after(group, member, step, request, config))
 
 
 def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
@@ -180,14 +182,7 @@ def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outc
         request.incarnation,
         request.client_name,
     )
-    reply = HeartbeatReply(
-        joined.group_epoch,
-        1,
-        config.waiting_interval_ms,
-        config.session_timeout_ms - config.lease_margin_ms,
-        [],
-    )
-    return Outcome([joined], reply)
+    return Outcome([joined], _reply(config, joined.group_epoch, 1, [], is_waiting=True))
 
 
 def _take_over(
@@ -206,12 +201,10 @@ def _take_over(
     changed = _changed_subscription(group, former, request)
     if changed is not None:
         records.append(changed)
-    reply = HeartbeatReply(
-        former.member_epoch,
-        former.revision + 1,
-        _interval(group, former, config),
-        config.session_timeout_ms - config.lease_margin_ms,
-        group.assignment(former.readable()),
+    is_waiting = not group.is_settled(former)
+    assignment = group.assignment(former.readable())
+    reply = _reply(
+        config, former.member_epoch, former.revision + 1, assignment, is_waiting=is_waiting
     )
     return Outcome(records, reply)
 
@@ -249,7 +242,7 @@ def _leave(group: Group, request: HeartbeatRequest, now_ms: int) -> Outcome[Hear
     member = group.members.get(request.member_id)
     if member is None or (member.is_away and request.member_epoch == STATIC_LEAVE_EPOCH):
         return Outcome([], reply)
-    if request.member_epoch == STATIC_LEAVE_EPOCH:
+    if request.member_epoch == STATIC_LEAVE_EPOCH and member.instance_id is not None:
         return Outcome([MemberWentAway(group.group_id, member.member_id)], reply)
     return Outcome([removal(group, member, now_ms)], reply)
 
@@ -259,42 +252,58 @@ def removal(group: Group, member: Member, now_ms: int) -> MemberLeft:
     return MemberLeft(group.group_id, group.group_epoch + 1, member.member_id, now_ms)
 
 
-def _interval(group: Group, member: Member, config: GroupConfig) -> int:
-    if group.is_settled(member):
-        return config.heartbeat_interval_ms
-    return config.waiting_interval_ms
+def _reply_as_it_is(
+    group: Group, member: Member, request: HeartbeatRequest, config: GroupConfig
+) -> HeartbeatReply:
+    is_first_target_due = not member.held and group.target_epoch < group.group_epoch
+    has_seen = request.assignment_revision == member.revision
+    return _reply(
+        config,
+        member.member_epoch,
+        member.revision,
+        None if has_seen else group.assignment(member.readable()),
+        is_waiting=is_first_target_due or not group.is_settled(member),
+    )
+
+
+def _reply_after(
+    group: Group,
+    member: Member,
+    step: AssignmentChanged,
+    request: HeartbeatRequest,
+    config: GroupConfig,
+) -> HeartbeatReply:
+    """Return what a member is told when a step will have been carried out."""
+    given, taken = unpack(step.given), frozenset(unpack(step.revoking))
+    held_count = len(member.held) - len(unpack(step.released)) + len(given)
+    is_settled = (
+        step.member_epoch >= group.target_epoch
+        and held_count == len(group.target(member.member_id))
+        and not taken
+    )
+    revision = member.revision + bool(given or taken)
+    readable = [one for one in member.readable() if one not in taken] + given
+    return _reply(
+        config,
+        step.member_epoch,
+        revision,
+        None if request.assignment_revision == revision else group.assignment(readable),
+        is_waiting=not is_settled,
+    )
 
 
 def _reply(
-    group: Group,
-    member: Member,
-    request: HeartbeatRequest,
     config: GroupConfig,
-    step: AssignmentChanged | None = None,
+    member_epoch: int,
+    revision: int,
+    assignment: list[AssignedTopic] | None,
+    *,
+    is_waiting: bool,
 ) -> HeartbeatReply:
-    """Return what a member is told; `step` is not carried out yet."""
-    revision, epoch, interval_ms = (
-        member.revision,
-        member.member_epoch,
-        _interval(group, member, config),
+    return HeartbeatReply(
+        member_epoch,
+        revision,
+        config.waiting_interval_ms if is_waiting else config.heartbeat_interval_ms,
+        config.session_timeout_ms - config.lease_margin_ms,
+        assignment,
     )
-    lease_ms = config.session_timeout_ms - config.lease_margin_ms
-    if step is None:
-        readable: list[Partition] = (
-            [] if request.assignment_revision == revision else member.readable()
-        )
-    else:
-        epoch = step.member_epoch
-        taken = unpack(step.revoking)
-        given = unpack(step.given)
-        revision += bool(given or taken)
-        readable = [one for one in member.readable() if one not in set(taken)] + given
-        released = unpack(step.released)
-        lacks = len(group.target(member.member_id)) - (
-            len(member.held) - len(released) + len(given)
-        )
-        is_settled = epoch >= group.target_epoch and not taken and lacks == 0
-        interval_ms = config.heartbeat_interval_ms if is_settled else config.waiting_interval_ms
-    if request.assignment_revision == revision:
-        return HeartbeatReply(epoch, revision, interval_ms, lease_ms)
-    return HeartbeatReply(epoch, revision, interval_ms, lease_ms, group.assignment(readable))

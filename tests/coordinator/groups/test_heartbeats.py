@@ -213,6 +213,35 @@ def test_a_change_of_subscription_gives_the_group_a_new_epoch() -> None:
     assert talk.member("a").subscription == BOTH
 
 
+def test_letting_go_counts_also_in_a_heartbeat_with_a_new_subscription() -> None:
+    """Otherwise the member would not say it again, and be fenced for holding on."""
+    talk = Conversation(4)
+    talk.join("a")
+    talk.settle()
+    talk.join("b")
+    talk.target()
+    talk.say("a")
+
+    talk.heartbeat(
+        msgspec.structs.replace(
+            talk.request("a", owned=[0, 1]), subscription=BOTH, subscription_version=2
+        )
+    )
+    talk.say("b")
+
+    assert talk.member("a").subscription == BOTH
+    assert talk.owned["b"] == [2, 3]
+
+
+def test_who_waits_for_its_first_partitions_asks_more_often() -> None:
+    talk = Conversation()
+    talk.join("a")
+    waiting = talk.say("a").heartbeat_interval_ms
+    talk.settle()
+
+    assert (waiting, talk.say("a").heartbeat_interval_ms) == (1_000, 5_000)
+
+
 def test_a_subscription_that_was_delayed_does_not_come_back() -> None:
     talk = Conversation()
     old = HeartbeatRequest(
