@@ -145,7 +145,10 @@ class SimulatedStream:
         room = self._window_bytes - self._unread
         if room <= 0:
             return 0
-        data = source.read_at(position, min(length, room))
+        try:
+            data = source.read_at(position, min(length, room))
+        except OSError as error:
+            raise ConnectionLostError(f"connection to {self.peer}: {error.strerror}") from error
         if not data:
             raise ConnectionLostError("a file ends before the region that was to be sent")
         return self.send_nowait([data])

@@ -1,7 +1,9 @@
 """Without faults, the simulated TCP and that of the operating system are one and the same."""
 
+import errno
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -9,7 +11,7 @@ import trio
 
 from tests.simulation.process import Process
 from tests.simulation.world import Simulation, World
-from wire.env import Listener, Network, Stream
+from wire.env import FileRegionSource, Listener, Network, Stream
 from wire.errors import ConnectionLostError
 from wire.tcp import TcpNetwork
 
@@ -121,6 +123,36 @@ async def sending_to_who_has_closed(place: Place) -> list[object]:
     return [*seen, send(near, b"too late"), receive(near), receive(near)]
 
 
+@dataclass(frozen=True)
+class FileWithoutDescriptor:
+    """A file of which only the first bytes can be read."""
+
+    readable: bytes
+
+    def fileno(self) -> None:
+        """Return that there is no descriptor."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """See `FileRegionSource`."""
+        if position > len(self.readable):
+            raise OSError(errno.EIO, "a bad sector")
+        return self.readable[position : position + length]
+
+
+def send_file(stream: Stream, source: FileRegionSource, position: int, length: int) -> object:
+    try:
+        return stream.send_file_nowait(source, position, length)
+    except ConnectionLostError as error:
+        return str(error).rpartition(": ")[2]
+
+
+async def a_file_that_cannot_be_read(place: Place) -> list[object]:
+    near, far = await ends(place)
+    file = FileWithoutDescriptor(b"good")
+    seen = [send_file(near, file, 0, 4), await wait(far.wait_readable), receive(far)]
+    return [*seen, send_file(near, file, 9, 4), send_file(near, file, 4, 4)]
+
+
 async def closing_wakes_who_waits(place: Place) -> list[object]:
     near, _ = await ends(place)
     seen: list[object] = []
@@ -208,6 +240,7 @@ SCENARIOS: list[Scenario] = [
     after_closing_here,
     closing_with_unread_bytes,
     sending_to_who_has_closed,
+    a_file_that_cannot_be_read,
     closing_wakes_who_waits,
     waiting_twice,
     a_reader_that_does_not_read,
