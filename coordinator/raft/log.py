@@ -194,11 +194,13 @@ class RaftLog:
             last: The last entry at the time when the write began.
             snapshot: What the write replaced the log by, if it did.
         """
-        if self.is_snapshot_unsynced and snapshot != self.snapshot:
-            return
+        if self.is_snapshot_unsynced:
+            if snapshot != self.snapshot:
+                return
+            self.is_snapshot_unsynced = False
+            self.durable_index = max(self.durable_index, snapshot.index)
         if self.holds(last):
             self.durable_index = max(self.durable_index, last.index)
-            self.is_snapshot_unsynced = False
 
     def install(self, snapshot: SnapshotMeta) -> bool:
         """Take a snapshot from the leader.

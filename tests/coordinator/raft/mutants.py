@@ -8,12 +8,10 @@ those would object at once, and what is to be shown is that the consequences are
 # A planted bug sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from typing import Any, final
 
-from coordinator.raft import log as log_module
 from coordinator.raft.core import RaftCore
 from coordinator.raft.following import Following
 from coordinator.raft.leadership import Leadership
@@ -30,7 +28,6 @@ from coordinator.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from coordinator.raft.progress import Progress
 from coordinator.raft.promises import Promises
 from coordinator.raft.reads import ReadQueue
 from coordinator.raft.ready import AddLearner, HardState, MembershipChange, Promote, ReadState
@@ -173,9 +170,14 @@ def _install_and_keep(self: RaftLog, snapshot: SnapshotMeta) -> bool:
 _install = RaftLog.install
 
 
-def _entries_behind_by_index(snapshot: SnapshotMeta, entries: list[Entry]) -> list[Entry]:
-    assert all(entry.index == before.index + 1 for before, entry in pairwise(entries))
-    return [entry for entry in entries if entry.index > snapshot.index]
+_begin_log = RaftLog.__init__
+
+
+def _begin_with_old_log(
+    self: RaftLog, snapshot: SnapshotMeta, entries: Iterable[Entry] = ()
+) -> None:
+    _begin_log(self, snapshot, entries)
+    self.is_snapshot_unsynced = False
 
 
 def _synced_by_index(self: RaftLog, last: EntryId, snapshot: SnapshotMeta | None) -> None:
@@ -234,13 +236,6 @@ _take_entries = Following.take_entries
 
 def _voters_only(self: RaftLog) -> tuple[Identity, ...]:
     return self.membership.voters
-
-
-def _refused_any_attempt(self: Progress, previous_index: int, next_index: int, _: int) -> None:
-    _refused(self, previous_index, next_index, self.attempt)
-
-
-_refused = Progress.refused
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -316,9 +311,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (RaftLog, "install", _install_and_keep),
     ),
     Mutant(
-        "start-keeps-conflict",
-        "a start keeps entries that do not belong to the snapshot",
-        (log_module, "_entries_behind", _entries_behind_by_index),
+        "start-leaves-old-log",
+        "a start leaves on the disk what does not belong to the snapshot",
+        (RaftLog, "__init__", _begin_with_old_log),
     ),
     Mutant(
         "no-lease-check",
@@ -365,11 +360,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "read-unconfirmed",
         "a read is served without asking a majority",
         (ReadQueue, "take_confirmed", _confirmed_at_once),
-    ),
-    Mutant(
-        "refusals-add-up",
-        "every late refusal begins to probe anew",
-        (Progress, "refused", _refused_any_attempt),
     ),
 )
 """All planted bugs."""

@@ -111,7 +111,7 @@ _STYLES: tuple[tuple[str, ...], ...] = (
     # Changes of the membership under partitions.
     ("add", "promote", "remove", "remove_leader", "remove_two", "partition", "crash_in_change"),
     # Nodes that are away until they need a snapshot, and crash over it.
-    ("crash_in_install", "crash_in_install", "partition", "pause", "isolate_leader"),
+    ("crash_in_install", "crash_in_install", "partition", "crash", "isolate_leader"),
     # Disks that are lost while leaders change.
     ("damage", "damage_and_crash_leader", "isolate_leader", "crash_leader", "partition"),
 )
@@ -154,7 +154,7 @@ def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
         election_ticks=dice.choice((5, 5, 8, 10)),
         entries_max=dice.choice((1, 1, 2, 8, 100)),
         window_messages=dice.choice((1, 2, 4, 64)),
-        snapshot_every=dice.choice((3, 8, 30, 1000)),
+        snapshot_every=dice.choice((3, 3, 8, 30, 1000)),
         keep_entries=dice.choice((0, 0, 2, 10)),
         delay_ms=dice.choice((2, 5, 20, 60)),
         loss=dice.choice((0.0, 0.0, 0.02, 0.15)),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.coordinator.raft.life import live
 from tests.coordinator.raft.mutants import MUTANTS
-from tests.coordinator.raft.plans import Plan, draw_plan
+from tests.coordinator.raft.plans import Fault, Plan, draw_plan
 from tests.coordinator.raft.shrink import shrink
 from tests.coordinator.raft.swarm import SwarmReport, live_plan, live_seeds, swarm
 
@@ -23,6 +23,31 @@ def test_a_hundred_short_lives_keep_all_promises() -> None:
     assert report.failure is None, f"{report.failure.plan.seed}: {report.failure.problem}"
     assert report.life_count == 100
     assert report.committed_count > 20 * 100
+
+
+def test_messages_that_overtake_each_other_cause_no_storm() -> None:
+    """Found by the simulator: each refusal had the whole window sent again."""
+    joins_late = Fault(at_ms=5000, kind="add", node=4, duration_ms=0, mask=0)
+    plan = msgspec.structs.replace(
+        draw_plan(0),
+        voter_count=3,
+        spare_count=1,
+        has_learners=False,
+        entries_max=1,
+        window_messages=64,
+        snapshot_every=1000,
+        propose_ms=40,
+        sync_ms=80,
+        delay_ms=2,
+        loss=0.0,
+        duplication=0.05,
+        faults=(joins_late,),
+    )
+
+    report = live(plan)
+
+    assert report.checker is None, report.problem
+    assert report.event_count < 5000
 
 
 @pytest.mark.parametrize("seed", [3, 17, 40])

@@ -254,6 +254,18 @@ class TestSnapshots:
 
         assert log.is_snapshot_unsynced
 
+    def test_a_snapshot_is_written_once_although_what_followed_it_is_cut_meanwhile(self) -> None:
+        log = RaftLog(NOTHING, entries(1))
+        log.install(snapshot(9, 3))
+        log.accept(at(9, 3), entries(3, 3, first=10))
+        log.accept(at(9, 3), entries(4, first=10))
+
+        log.synced(at(11, 3), snapshot(9, 3))
+
+        assert not log.is_snapshot_unsynced
+        assert log.durable_index == 9
+        assert log.unsynced() == (entry(10, 4),)
+
     def test_compaction_keeps_some_entries_for_followers_that_are_a_little_behind(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
         log.commit_to(4)

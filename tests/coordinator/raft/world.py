@@ -111,6 +111,7 @@ class World:
             self.say(f"{message.sender} -> {message.target} {message}")
         plan = self.plan
         if not self.is_healed and self.dice.random() < plan.loss:
+            self._report_loss(message)
             return
         delay_ms = (1 if self.is_healed else plan.delay_ms) * (1 + self.dice.random())
         if isinstance(message, SnapshotRequest):
@@ -122,6 +123,13 @@ class World:
             if self.dice.random() < plan.duplication:
                 self.after(delay_ms * 3, lambda: self._deliver(message))
         self.after(delay_ms, lambda: self._deliver(message))
+
+    def _report_loss(self, message: Message) -> None:
+        """Tell the sender of a snapshot that it was lost, sometimes; otherwise time will tell."""
+        sender = self.nodes[message.sender.node_id]
+        if isinstance(message, SnapshotRequest) and self.dice.random() < 0.5 and sender.core:
+            sender.core.report_failure(message.target.node_id)
+            self.count("snapshot lost")
 
     def _deliver(self, message: Message) -> None:
         node = self.nodes[message.target.node_id]
