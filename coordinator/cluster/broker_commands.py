@@ -93,7 +93,7 @@ def _register(state: ClusterState, command: RegisterBroker) -> Outcome:
     records: list[Record] = [BrokerRegistered(broker)]
     if previous is not None:
         records += _after_restart(state, command, previous, broker)
-    elif state.next_broker_epoch == 1:
+    else:
         records += _adopted(state, broker)
     return Outcome(records, Registered(broker.broker_epoch))
 
@@ -157,7 +157,10 @@ def _is_only_copy(partition: Partition, node_id: int) -> bool:
 
 
 def _adopted(state: ClusterState, broker: Broker) -> list[Record]:
-    """Give the topics of a node that was alone so far to it, now the first broker of a cluster."""
+    """Give the topics of a node that was alone so far to it, the first broker of a cluster.
+
+    Later there are no topics without replicas.
+    """
     partition = Partition((broker.node_id,), (), (broker.node_id,))
     return [
         PartitionsAdded(topic.topic_id, [partition] * topic.partition_count)

@@ -196,10 +196,8 @@ def _with_epochs(
 
 
 def _is_alive(node: int, facts: Facts) -> bool:
-    broker = facts.brokers.get(node)
-    return broker is not None and not broker.is_fenced
+    return not facts.brokers[node].is_fenced
 
 
 def _can_lead(node: int, facts: Facts) -> bool:
-    broker = facts.brokers.get(node)
-    return broker is not None and broker.can_lead
+    return facts.brokers[node].can_lead

@@ -117,6 +117,37 @@ def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
     assert after.eligible_leader_replicas == ()
 
 
+def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
+    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+
+    after = next_partition(partition, Happening(lost=(1, 2)), facts())
+
+    assert (after.leader, after.in_sync_replicas) == (3, (3,))
+    assert after.eligible_leader_replicas == ()
+
+
+def test_of_all_who_are_about_to_stop_the_leader_goes_on() -> None:
+    partition = Partition((1, 2), (1, 2), leader=2)
+
+    assert next_partition(partition, NOTHING, facts(stopping=(1, 2), minimum=1)) is partition
+
+
+def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None:
+    partition = Partition((1, 2), (), (), last_known_leader=5)
+
+    after = next_partition(partition, Happening(election=Election.UNCLEAN), facts())
+
+    assert after.leader == 1
+
+
+def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
+    partition = Partition((1, 2, 3), (1, 2), leader=1, adding_replicas=(2, 3))
+
+    after = next_partition(partition, Happening(in_sync_replicas=(1,)), facts(minimum=2))
+
+    assert after.eligible_leader_replicas == (), "one of one is enough"
+
+
 @pytest.mark.parametrize(("dead", "leader"), [((), 2), ((2,), 1), ((1, 2), 3), ((1, 2, 3), None)])
 def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
     dead: tuple[int, ...], leader: int | None
