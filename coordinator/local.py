@@ -11,7 +11,7 @@ import trio
 from coordinator.catalog import PRODUCER_ID_BLOCK, Catalog, Command, Record, TakeProducerIds
 from logstore.config import LogConfig
 from logstore.file_cache import FileCache
-from logstore.log import PartitionLog
+from logstore.log import LogStatus, PartitionLog
 from logstore.recovery import open_log
 from logstore.segment_format import SegmentHeader
 from wire.env import Env
@@ -117,7 +117,13 @@ class LocalMetadata:
         batch = encode_batch(Columns(len(values), values=values), first_timestamp_ms=now_ms)
         header = parse_header(batch)
         assert header is not None
-        self._log.append(memoryview(batch), header, leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
+        was_online = self._log.status is not LogStatus.OFFLINE
+        try:
+            self._log.append(memoryview(batch), header, leader_epoch=_LEADER_EPOCH, now_ms=now_ms)
+        except LogOfflineError as error:
+            if was_online:
+                self._tell_offline(str(error))
+            raise
         await self._flush()
 
     async def _flush(self) -> None:
@@ -128,8 +134,12 @@ class LocalMetadata:
             await self._env.offload(flush.run)
         except OSError as error:
             self._log.fail(f"fsync failed: {error}")
+            self._tell_offline(f"fsync failed: {error}")
             raise LogOfflineError(f"the metadata log is offline: {error}") from error
         self._log.end_flush(flush)
+
+    def _tell_offline(self, reason: str) -> None:
+        self._env.probe("metadata_offline", severity="error", reason=reason)
 
 
 async def open_local_metadata(env: Env, files: FileCache) -> LocalMetadata:

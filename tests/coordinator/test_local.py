@@ -151,8 +151,22 @@ async def test_a_failed_fsync_takes_the_metadata_offline_and_changes_nothing(
     assert names(metadata) == []
     with pytest.raises(LogOfflineError):
         await metadata.submit(CreateTopic("more", ID, 3, {}))
+    (told,) = world.told("metadata_offline")
+    assert "fsync failed" in str(told["reason"])
     with pytest.raises(LogOfflineError):
         await metadata.aclose()
+
+
+async def test_a_failed_write_of_the_metadata_is_told_once(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    metadata = await opened(world)
+    world.disk.fail("write_at", path=SEGMENT, error_number=errno.EIO)
+
+    for _ in range(2):
+        with pytest.raises(LogOfflineError):
+            await metadata.submit(CreateTopic("orders", ID, 3, {}))
+
+    assert len(world.told("metadata_offline")) == 1
 
 
 async def test_damaged_metadata_is_refused_rather_than_guessed(autojump_clock: MockClock) -> None:

@@ -134,5 +134,5 @@ class BrokerHost:
             assert isinstance(offset, int)
             assert isinstance(end, int)
             self._book.damage_reported(DamageReported(partition, offset, end))
-        elif event == "log_status_changed" and fields["status"] == "offline":
+        elif event == "metadata_offline" or fields.get("status") == "offline":
             self._world.clock.call_later(self._random.expovariate(1 / _OFFLINE_MEAN_S), self.kill)
