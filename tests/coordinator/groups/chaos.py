@@ -49,6 +49,7 @@ def ping_pong(seed: int) -> World:
             world.leave(visitor)
         for process in [*steady, visitor]:
             process.commit_chance = random.choice([0.0, 0.0, 0.3])
+            process.fickleness = random.choice([0.0, 0.0, 0.3])
             process.let_go_ms = random.choice([(0, 500), (2_000, 15_000)])
     world.faults = Faults()
     world.run(GOOD_MS)

@@ -95,6 +95,12 @@ class Checks:
         self.fenced_count += 1
         if expired.reason != "silent":
             self._fenced_in_spite.add(expired.member_id)
+            for process in self.world.living:
+                core = process.core
+                # It was answered in the last seconds, so it knows what it had to let go of.
+                is_up_to_date = core.may_process(process.now + 35.0)
+                if core.member_id == expired.member_id and is_up_to_date and not core.releasing:
+                    raise ViolationError(f"{expired.member_id} was fenced although it let go")
         elif self.world.now_ms - self._heard_ms.get(expired.member_id, -(10**9)) < 40_000:
             raise ViolationError(f"{expired.member_id} was fenced although it was heard")
 
@@ -256,6 +262,7 @@ class Checks:
             name
             for process in living.values()
             for name in group.members[process.core.member_id].subscription.topics
+            if name in self.world.topics
         }
         there = sorted(
             (self.world.topics[name].topic_id, number)

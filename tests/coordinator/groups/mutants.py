@@ -197,6 +197,17 @@ def lost_assignment_not_repeated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(state_machine, "answer_heartbeat", answer_once)
 
 
+def letting_go_forgotten_beside_a_subscription(patch: pytest.MonkeyPatch) -> None:
+    def next_step(
+        group: Group, member: Member, request: HeartbeatRequest
+    ) -> AssignmentChanged | None:
+        if request.subscription not in (None, member.subscription):
+            return None
+        return reconciliation.next_step(group, member, request)
+
+    patch.setattr(heartbeats, "next_step", next_step)
+
+
 def lease_ignored_by_the_client(patch: pytest.MonkeyPatch) -> None:
     def may_process(self: GroupMembership, now: float) -> bool:
         return self.member_epoch > 0 and now >= 0
@@ -245,6 +256,7 @@ MUTANTS = [
         partitions_of_a_leaver_kept,
         what_comes_free_later_is_not_given,
         lost_assignment_not_repeated,
+        letting_go_forgotten_beside_a_subscription,
         lease_ignored_by_the_client,
         let_go_before_it_is_finished,
         old_replies_believed,

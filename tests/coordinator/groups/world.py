@@ -78,6 +78,8 @@ class Process:
         self.standstill_end_ms = 0
         self.commit_chance = 0.3
         """Of committing after each bit of work."""
+        self.fickleness = 0.0
+        """Chance of wanting something else just when a partition was let go of."""
         self.let_go_ms: tuple[int, int] = (0, 500)
         """How long the application takes to finish with a partition."""
         self.working: set[GroupPartition] = set()
@@ -189,6 +191,9 @@ class Process:
         self.working.discard(partition)
         self.positions.pop(partition, None)
         self.carry_out(self.core.released([partition], self.now))
+        if self.world.random.random() < self.fickleness:
+            more = [f"not-there-{self.world.random.randint(0, 9)}"]
+            self.core.subscribe(Subscription(sorted(self.world.topics) + more), self.now)
 
     def fetch_position(self, partition: GroupPartition) -> None:
         """Ask for the committed offset until there is an answer."""
