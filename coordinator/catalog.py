@@ -32,7 +32,7 @@ PRODUCER_ID_BLOCK = 1000
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-class CreateTopic(msgspec.Struct, frozen=True):
+class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag="create-topic"):
     """Make a topic. The same topic id is made once: a command that is given again does nothing."""
 
     name: str
@@ -42,7 +42,7 @@ class CreateTopic(msgspec.Struct, frozen=True):
     overrides: dict[str, str]
 
 
-class AlterTopic(msgspec.Struct, frozen=True):
+class AlterTopic(msgspec.Struct, frozen=True, array_like=True, tag="alter-topic"):
     """Change settings of a topic."""
 
     name: str
@@ -52,7 +52,7 @@ class AlterTopic(msgspec.Struct, frozen=True):
     """Which topic of this name is meant, `None` for the one that is there now."""
 
 
-class DeleteTopic(msgspec.Struct, frozen=True):
+class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag="delete-topic"):
     """Make a topic go away. With its id, a command that is given again does nothing."""
 
     name: str
@@ -60,7 +60,7 @@ class DeleteTopic(msgspec.Struct, frozen=True):
     """Which topic of this name is meant, `None` for the one that is there now."""
 
 
-class TakeProducerIds(msgspec.Struct, frozen=True):
+class TakeProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="take-producer-ids"):
     """Take the next block of producer ids."""
 
 

@@ -4,14 +4,18 @@ Pure: declarations. Each command may be given again when its answer was lost: wh
 one harmless is said with it. The commands of `coordinator.catalog` are taken as well.
 """
 
+from typing import TypeVar
+
 import msgspec
 
 from coordinator import catalog
 from coordinator.cluster.records import Partition, Record
-from wire.errors import ErrorDetail
+from wire.errors import ErrorDetail, WireFormatError
+
+Message = TypeVar("Message")
 
 
-class RegisterBroker(msgspec.Struct, frozen=True):
+class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register-broker"):
     """A broker's process has started. The same incarnation is registered once."""
 
     node_id: int
@@ -28,14 +32,14 @@ class RegisterBroker(msgspec.Struct, frozen=True):
     """
 
 
-class UnfenceBroker(msgspec.Struct, frozen=True):
+class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-broker"):
     """A broker has caught up with the metadata, and may lead and be in sync."""
 
     node_id: int
     broker_epoch: int
 
 
-class FenceBroker(msgspec.Struct, frozen=True):
+class FenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="fence-broker"):
     """A broker was silent for too long, or has stopped."""
 
     node_id: int
@@ -43,20 +47,22 @@ class FenceBroker(msgspec.Struct, frozen=True):
     """Nothing happens to a broker that has registered anew since."""
 
 
-class BeginShutdown(msgspec.Struct, frozen=True):
+class BeginShutdown(msgspec.Struct, frozen=True, array_like=True, tag="begin-shutdown"):
     """A broker is about to stop: others take over what they can."""
 
     node_id: int
     broker_epoch: int
 
 
-class UnregisterBroker(msgspec.Struct, frozen=True):
+class UnregisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="unregister-broker"):
     """A broker will not come back. One that is not there is no error."""
 
     node_id: int
 
 
-class CreateReplicatedTopic(msgspec.Struct, frozen=True):
+class CreateReplicatedTopic(
+    msgspec.Struct, frozen=True, array_like=True, tag="create-replicated-topic"
+):
     """Make a topic. The same topic id is made once."""
 
     name: str
@@ -70,7 +76,7 @@ class CreateReplicatedTopic(msgspec.Struct, frozen=True):
     """Node ids for each partition, first the preferred leader; `None` to have them chosen."""
 
 
-class AddPartitions(msgspec.Struct, frozen=True):
+class AddPartitions(msgspec.Struct, frozen=True, array_like=True, tag="add-partitions"):
     """Let a topic have more partitions. It is no error when it has so many already."""
 
     name: str
@@ -98,7 +104,7 @@ class InSyncChange(msgspec.Struct, frozen=True, array_like=True):
     in_sync_replicas: list[InSyncReplica]
 
 
-class AlterPartitions(msgspec.Struct, frozen=True):
+class AlterPartitions(msgspec.Struct, frozen=True, array_like=True, tag="alter-partitions"):
     """A leader changes in-sync replicas. What was carried out already succeeds again."""
 
     node_id: int
@@ -106,7 +112,7 @@ class AlterPartitions(msgspec.Struct, frozen=True):
     changes: list[InSyncChange]
 
 
-class ElectLeaders(msgspec.Struct, frozen=True):
+class ElectLeaders(msgspec.Struct, frozen=True, array_like=True, tag="elect-leaders"):
     """Let the preferred replicas lead, or anybody who can."""
 
     partitions: list[tuple[bytes, int]]
@@ -123,13 +129,13 @@ class Reassignment(msgspec.Struct, frozen=True, array_like=True):
     """Node ids, first the preferred leader; `None` cancels a reassignment under way."""
 
 
-class ReassignReplicas(msgspec.Struct, frozen=True):
+class ReassignReplicas(msgspec.Struct, frozen=True, array_like=True, tag="reassign-replicas"):
     """Move replicas. What is under way or done already succeeds again."""
 
     reassignments: list[Reassignment]
 
 
-class AlterClusterConfig(msgspec.Struct, frozen=True):
+class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alter-cluster-config"):
     """Change settings of the cluster."""
 
     set_overrides: dict[str, str]
@@ -142,25 +148,25 @@ PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas
 Command = BrokerCommand | TopicCommand | PartitionCommand
 
 
-class Registered(msgspec.Struct, frozen=True, array_like=True):
+class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):
     """A broker is registered."""
 
     broker_epoch: int
 
 
-class ShutdownProgress(msgspec.Struct, frozen=True, array_like=True):
+class ShutdownProgress(msgspec.Struct, frozen=True, array_like=True, tag="shutdown-progress"):
     """What a broker that is about to stop still leads, because nobody else can."""
 
     leader_count: int
 
 
-class TopicAnswer(msgspec.Struct, frozen=True, array_like=True):
+class TopicAnswer(msgspec.Struct, frozen=True, array_like=True, tag="topic-answer"):
     """The topic that a command was about."""
 
     topic_id: bytes
 
 
-class ProducerIds(msgspec.Struct, frozen=True, array_like=True):
+class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids"):
     """Producer ids that nobody else gets."""
 
     first: int
@@ -179,13 +185,13 @@ class PartitionAnswer(msgspec.Struct, frozen=True, array_like=True):
     """Why nothing was changed."""
 
 
-class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True):
+class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True, tag="partition-answers"):
     """One answer for each partition of a command, in its order."""
 
     answers: list[PartitionAnswer]
 
 
-class Done(msgspec.Struct, frozen=True, array_like=True):
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """There is nothing more to say."""
 
 
@@ -199,3 +205,42 @@ class Outcome(msgspec.Struct, frozen=True):
     """To be agreed on, then applied, all of them or none."""
     reply: Reply
     """To be given when the records are committed."""
+
+
+def encode_command(command: Command) -> bytes:
+    """Return the bytes of a command on its way to the node that decides."""
+    return msgspec.msgpack.encode(command)
+
+
+def decode_command(data: bytes | memoryview) -> Command:
+    """Return the command in these bytes.
+
+    Raises:
+        WireFormatError: They are none, or one of a newer version.
+    """
+    return _decode(_command_decoder, data)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Return the bytes of the answer to a command."""
+    return msgspec.msgpack.encode(reply)
+
+
+def decode_reply(data: bytes | memoryview) -> Reply:
+    """Return the answer in these bytes.
+
+    Raises:
+        WireFormatError: They are none, or one of a newer version.
+    """
+    return _decode(_reply_decoder, data)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Message], data: bytes | memoryview) -> Message:
+    try:
+        return decoder.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"not a command, or its answer: {error}") from error
+
+
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)

@@ -1,0 +1,90 @@
+"""Commands and their answers travel between nodes as they are."""
+
+import pytest
+
+from coordinator.catalog import AlterTopic, CreateTopic, DeleteTopic, TakeProducerIds
+from coordinator.cluster.commands import (
+    AddPartitions,
+    AlterClusterConfig,
+    AlterPartitions,
+    BeginShutdown,
+    Command,
+    CreateReplicatedTopic,
+    Done,
+    ElectLeaders,
+    FenceBroker,
+    InSyncChange,
+    InSyncReplica,
+    PartitionAnswer,
+    PartitionAnswers,
+    ProducerIds,
+    Reassignment,
+    ReassignReplicas,
+    RegisterBroker,
+    Registered,
+    Reply,
+    ShutdownProgress,
+    TopicAnswer,
+    UnfenceBroker,
+    UnregisterBroker,
+    decode_command,
+    decode_reply,
+    encode_command,
+    encode_reply,
+)
+from coordinator.cluster.records import Partition
+from wire.errors import NotLeaderError, WireFormatError
+
+ID = b"0123456789abcdef"
+COMMANDS: list[Command] = [
+    CreateTopic("orders", ID, 3, {"retention_ms": "1h"}),
+    AlterTopic("orders", {"segment_ms": "1h"}, ["retention_ms"]),
+    DeleteTopic("orders"),
+    TakeProducerIds(),
+    RegisterBroker(1, "disk", "incarnation", "host", 8433, "rack", clean_stop_epoch=6),
+    UnfenceBroker(1, 7),
+    FenceBroker(1, 7),
+    BeginShutdown(1, 7),
+    UnregisterBroker(1),
+    CreateReplicatedTopic("orders", ID, 2, {}, 3, [[1, 2, 3], [2, 3, 1]]),
+    AddPartitions("orders", 9, ID),
+    AlterPartitions(1, 7, [InSyncChange(ID, 0, 3, 9, [InSyncReplica(1, 7)])]),
+    ElectLeaders([(ID, 0)], accept_data_loss=True),
+    ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
+    AlterClusterConfig({"min_in_sync_replicas": "2"}, []),
+]
+REPLIES: list[Reply] = [
+    Registered(7),
+    ShutdownProgress(3),
+    TopicAnswer(ID),
+    ProducerIds(1, 1001),
+    PartitionAnswers(
+        [
+            PartitionAnswer(ID, 0, Partition((1, 2), (1,), (2,), 1, 3, 9)),
+            PartitionAnswer(ID, 1, None, NotLeaderError("not the leader").to_wire()),
+        ]
+    ),
+    Done(),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_arrives_as_it_was_sent(command: Command) -> None:
+    assert decode_command(encode_command(command)) == command
+
+
+def test_every_command_is_among_them() -> None:
+    assert {type(command) for command in COMMANDS} == set(Command.__args__)
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
+def test_an_answer_arrives_as_it_was_given(reply: Reply) -> None:
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"\x91\xa5other", b"\x91" * 5000])
+def test_what_is_no_command_is_refused(data: bytes) -> None:
+    with pytest.raises(WireFormatError, match="not a command"):
+        decode_command(data)
+    with pytest.raises(WireFormatError, match="not a command"):
+        decode_reply(data)
