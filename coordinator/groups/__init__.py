@@ -1,7 +1,8 @@
 """Consumer groups: who reads which partition, how far they are, and who is alive.
 
 Cores only. Replicated state machine: `state_machine` (with `group`, `heartbeats`,
-`reconciliation`, `targets`, `commits`). Decision cores of the coordinator that
-leads, not replicated: `sessions`, `damping`, `expiry`, put together by `leading`. Pure functions:
-`assignors`, `balancing`, `pattern`, `lag`, `describing`. What all this promises: `docs/groups.md`.
+`reconciliation`, `targets`, `commits`). Decision cores of the coordinator that leads, not
+replicated: `sessions`, `damping`, `own_time`, put together by `leading`; and `expiry`. Pure
+functions: `assignors`, `balancing`, `pattern`, `lag`, `describing`. What all this promises:
+`docs/groups.md`.
 """

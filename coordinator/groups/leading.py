@@ -14,6 +14,7 @@ from typing import final
 
 from coordinator.groups.damping import Damping
 from coordinator.groups.outcome import Outcome
+from coordinator.groups.own_time import OwnTime
 from coordinator.groups.records import (
     GroupDeleted,
     GroupRecord,
@@ -41,6 +42,7 @@ class GroupLeading:
         """Begin to lead at this monotonic time: everybody has a full session from now on."""
         self.state = state
         """The controller state: other commands are given to it, and their records to `apply`."""
+        self._time = OwnTime(now_ms)
         self._sessions = Sessions(state.config)
         self._damping = Damping(state.config)
         for group_id, group in state.groups.items():
@@ -51,9 +53,13 @@ class GroupLeading:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `tick` at the latest, in monotonic milliseconds; `None`: not needed."""
+        """When to call `tick` at the latest, in monotonic milliseconds; `None`: not needed.
+
+        Never far away, so that a standstill of the coordinator can be told from a quiet time.
+        """
         deadlines = (self._sessions.next_deadline_ms, self._damping.next_deadline_ms)
-        return min((one for one in deadlines if one is not None), default=None)
+        earliest = min((one for one in deadlines if one is not None), default=None)
+        return None if earliest is None else self._time.latest_look(earliest)
 
     def heartbeat(
         self, request: HeartbeatRequest, *, wall_ms: int, now_ms: int
@@ -66,13 +72,14 @@ class GroupLeading:
             now_ms: Monotonic milliseconds.
         """
         outcome = self.state.heartbeat(request, wall_ms)
-        self.apply(outcome.records, now_ms)
+        own_ms = self._time.read(now_ms)
+        self._carry_out(outcome.records, own_ms, is_on_purpose=True)
         group = self.state.groups.get(request.group_id)
         member = None if group is None else group.members.get(request.member_id)
         if member is not None and not member.is_away:
             patience_ms = member.rebalance_timeout_ms if member.revoking else None
             sign = Sign(request.busy_for_ms, patience_ms)
-            self._sessions.heard((request.group_id, request.member_id), sign, now_ms)
+            self._sessions.heard((request.group_id, request.member_id), sign, own_ms)
         return outcome
 
     def tick(
@@ -86,47 +93,54 @@ class GroupLeading:
             now_ms: Monotonic milliseconds.
         """
         records: list[GroupRecord] = []
-        expired = self._sessions.expired(now_ms)
+        own_ms = self._time.read(now_ms)
+        expired = self._sessions.expired(own_ms)
         for one in expired:
             fenced = self.state.fence(one.group_id, one.member_id, wall_ms).records
-            self.apply(fenced, now_ms, is_on_purpose=False)
+            self._carry_out(fenced, own_ms, is_on_purpose=False)
             records.extend(fenced)
-        for group_id in self._damping.due(now_ms):
+        for group_id in self._damping.due(own_ms):
             computed = self.state.compute_target(group_id, topics).records
-            self.apply(computed, now_ms)
+            self._carry_out(computed, own_ms, is_on_purpose=False)
             records.extend(computed)
         return Outcome(records, expired)
 
-    def apply(
-        self, records: Sequence[GroupRecord], now_ms: int, *, is_on_purpose: bool = True
-    ) -> None:
-        """Carry out records that are about to be proposed, and take note of what follows.
+    def apply(self, records: Sequence[GroupRecord], now_ms: int) -> None:
+        """Carry out records of another command, which are about to be proposed.
 
         Args:
-            records: Of any command.
+            records: In their order.
             now_ms: Monotonic milliseconds.
-            is_on_purpose: Whoever leaves with these records does so itself, and may be replaced.
+        """
+        self._carry_out(records, self._time.read(now_ms), is_on_purpose=True)
+
+    def _carry_out(
+        self, records: Sequence[GroupRecord], own_ms: int, *, is_on_purpose: bool
+    ) -> None:
+        """Carry out records and take note of what follows.
+
+        `is_on_purpose`: whoever leaves with these records does so itself, and may be replaced.
         """
         for record in records:
             self.state.apply(record)
-            self._note(record, now_ms, is_on_purpose=is_on_purpose)
+            self._note(record, own_ms, is_on_purpose=is_on_purpose)
 
-    def _note(self, record: GroupRecord, now_ms: int, *, is_on_purpose: bool) -> None:
+    def _note(self, record: GroupRecord, own_ms: int, *, is_on_purpose: bool) -> None:
         match record:
             case MemberJoined():
                 is_first = len(self.state.group(record.group_id).members) == 1
                 note = self._damping.began if is_first else self._damping.joined
-                note(record.group_id, now_ms)
+                note(record.group_id, own_ms)
             case MemberLeft():
                 self._sessions.forget((record.group_id, record.member_id))
                 note = self._damping.left if is_on_purpose else self._damping.changed
-                note(record.group_id, now_ms)
+                note(record.group_id, own_ms)
             case SubscriptionChanged() | GroupTouched():
-                self._damping.changed(record.group_id, now_ms)
+                self._damping.changed(record.group_id, own_ms)
             case MemberTookOver():
                 self._sessions.forget((record.group_id, record.old_member_id))
             case MemberWentAway():
-                self._sessions.heard((record.group_id, record.member_id), Sign(), now_ms)
+                self._sessions.heard((record.group_id, record.member_id), Sign(), own_ms)
             case GroupDeleted():
                 self._damping.forget(record.group_id)
             case _:

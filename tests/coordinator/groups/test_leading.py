@@ -3,7 +3,9 @@
 import pytest
 
 from coordinator.groups.leading import GroupLeading
+from coordinator.groups.outcome import Outcome
 from coordinator.groups.records import AssignmentChanged, GroupRecord, TargetComputed
+from coordinator.groups.sessions import Expired
 from coordinator.groups.state_machine import ConsumerGroups
 from coordinator.groups.targets import TopicShape
 from tests.coordinator.groups.world import World
@@ -17,6 +19,20 @@ WANTED = Subscription(["orders"])
 def join(leading: GroupLeading, member_id: str, now_ms: int) -> None:
     request = HeartbeatRequest("g", member_id, 0, owned=[], subscription=WANTED)
     leading.heartbeat(request, wall_ms=now_ms, now_ms=now_ms)
+
+
+def tick(leading: GroupLeading, from_ms: int, to_ms: int) -> Outcome[list[Expired]]:
+    """Tick whenever it is asked for; return all that came of it."""
+    records: list[GroupRecord] = []
+    expired: list[Expired] = []
+    now_ms = from_ms
+    while now_ms < to_ms:
+        deadline_ms = leading.next_deadline_ms
+        now_ms = to_ms if deadline_ms is None else min(to_ms, max(now_ms, deadline_ms))
+        outcome = leading.tick(TOPICS, wall_ms=now_ms, now_ms=now_ms)
+        records.extend(outcome.records)
+        expired.extend(outcome.reply)
+    return Outcome(records, expired)
 
 
 def test_the_first_members_wait_and_share_from_the_beginning() -> None:
@@ -41,7 +57,7 @@ def test_who_is_silent_is_fenced_and_its_partitions_are_shared_out_at_once() -> 
     join(leading, "b", 2_000)
     leading.tick(TOPICS, wall_ms=3_000, now_ms=3_000)
 
-    outcome = leading.tick(TOPICS, wall_ms=45_000, now_ms=45_000)
+    outcome = tick(leading, 3_000, 45_000)
 
     assert [one.member_id for one in outcome.reply] == ["a"]
     assert isinstance(outcome.records[-1], TargetComputed)
@@ -56,8 +72,20 @@ def test_a_new_coordinator_gives_everybody_a_full_session_and_moves_nothing() ->
 
     new = GroupLeading(state, 44_000)
 
-    assert new.next_deadline_ms == 44_000 + 45_000
-    assert new.tick(TOPICS, wall_ms=80_000, now_ms=80_000).records == []
+    assert tick(new, 44_000, 44_000 + 44_999).records == []
+    assert len(tick(new, 44_000 + 44_999, 44_000 + 45_000).reply) == 1
+
+
+def test_a_coordinator_that_stood_still_fences_nobody_for_it() -> None:
+    leading = GroupLeading(ConsumerGroups(), 0)
+    join(leading, "a", 0)
+    tick(leading, 0, 10_000)
+
+    awake = leading.tick(TOPICS, wall_ms=600_000, now_ms=600_000)
+
+    assert awake.reply == []
+    assert tick(leading, 600_000, 600_000 + 29_999).reply == []
+    assert len(tick(leading, 600_000 + 29_999, 600_000 + 30_000).reply) == 1
 
 
 def test_a_new_coordinator_computes_the_target_that_the_old_one_did_not() -> None:
@@ -65,8 +93,8 @@ def test_a_new_coordinator_computes_the_target_that_the_old_one_did_not() -> Non
     join(old, "a", 0)
     new = GroupLeading(ConsumerGroups.restore(old.state.snapshot()), 10_000)
 
-    assert new.tick(TOPICS, wall_ms=12_999, now_ms=12_999).records == []
-    assert len(new.tick(TOPICS, wall_ms=13_000, now_ms=13_000).records) == 1
+    assert tick(new, 10_000, 12_999).records == []
+    assert len(tick(new, 12_999, 13_000).records) == 1
 
 
 def test_a_static_member_that_is_away_has_a_session_to_come_back() -> None:
@@ -78,10 +106,11 @@ def test_a_static_member_that_is_away_has_a_session_to_come_back() -> None:
     leading.tick(TOPICS, wall_ms=3_000, now_ms=3_000)
     away = HeartbeatRequest("g", "a", -2, instance_id="one", incarnation=1)
 
+    tick(leading, 3_000, 10_000)
     leading.heartbeat(away, wall_ms=10_000, now_ms=10_000)
 
-    assert leading.tick(TOPICS, wall_ms=54_999, now_ms=54_999).reply == []
-    assert len(leading.tick(TOPICS, wall_ms=55_000, now_ms=55_000).reply) == 1
+    assert tick(leading, 10_000, 54_999).reply == []
+    assert len(tick(leading, 54_999, 55_000).reply) == 1
 
 
 def test_a_deleted_group_is_due_no_more() -> None:
@@ -91,7 +120,7 @@ def test_a_deleted_group_is_due_no_more() -> None:
 
     leading.apply(leading.state.delete_group("g").records, 2)
 
-    assert leading.tick(TOPICS, wall_ms=99_000, now_ms=99_000).records == []
+    assert tick(leading, 2, 99_000).records == []
     assert leading.state.groups == {}
 
 
