@@ -1,7 +1,7 @@
 """From what a member has to what it is to have, step by step (I76)."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.records import AssignmentChanged
@@ -184,7 +184,6 @@ def do_one_thing(talk: Conversation, member_id: str, what: str) -> bool:
     return False
 
 
-@settings(max_examples=60)
 @given(before=moments, order=st.permutations(["a", "b", "c", "d", "e"]))
 def test_wherever_it_begins_a_group_is_stable_after_three_heartbeats_of_each_member(
     before: list[tuple[str, str]], order: list[str]

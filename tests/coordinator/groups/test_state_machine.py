@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.records import GroupRecord
@@ -89,7 +89,6 @@ def restored(state: ConsumerGroups) -> ConsumerGroups:
     return ConsumerGroups.restore(msgspec.msgpack.decode(saved, type=GroupsSnapshot))
 
 
-@settings(max_examples=60)
 @given(st.lists(steps, max_size=40))
 def test_records_and_snapshots_say_everything(taken: list[tuple[str, str, object]]) -> None:
     """A replica fed with records, one restored at every step, and the one that decides agree."""
@@ -113,7 +112,6 @@ def test_records_and_snapshots_say_everything(taken: list[tuple[str, str, object
         assert other.state.snapshot() == talk.state.snapshot()
 
 
-@settings(max_examples=60)
 @given(st.lists(steps, max_size=40))
 def test_the_invariants_of_a_group_hold(taken: list[tuple[str, str, object]]) -> None:
     talk = Conversation()
