@@ -24,6 +24,9 @@ most that a connection holds beyond what the memory budget counts."""
 _FREE_AFTER_S = 5.0
 """A buffer that was not needed for so long goes back to the operating system."""
 
+_FEW_BYTES = 7
+"""Less than any part of a frame has."""
+
 
 @final
 class Connection:
@@ -101,7 +104,8 @@ class Connection:
         """
         limit_s = self._config.stalled_frame_ms / 1000
         if self._core.decoder.buffered_bytes == 0:
-            if now - self._quiet_since >= _FREE_AFTER_S:
+            is_quiet = now - self._quiet_since >= _FREE_AFTER_S
+            if is_quiet or self._env.buggify("buffer given back early"):
                 self._memory.note_busy(self)
                 self._memory.release(self.give_back())
         elif self._is_reading and now - self._quiet_since >= limit_s:
@@ -131,6 +135,8 @@ class Connection:
                 await self._borrow(wanted + _READ_AHEAD_BYTES)
             missing = wanted - decoder.buffered_bytes
             buffer = decoder.get_buffer()[: missing + _READ_AHEAD_BYTES]
+            if self._env.buggify("few bytes received"):
+                buffer = buffer[:_FEW_BYTES]
             received = self._stream.receive_nowait(buffer)
             if received is None:
                 await self._wait_for_bytes()

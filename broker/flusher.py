@@ -12,6 +12,8 @@ from broker.partition import Partition
 from isr.durability import Durability
 from wire.env import Env
 
+_LATE_MAX_S = 0.05
+
 
 @final
 class Flusher:
@@ -84,6 +86,8 @@ class Flusher:
         log = partition.log
         if self._env.buggify("checkpoint early"):
             log.request_checkpoint()
+        if self._env.buggify("flush late"):
+            await trio.sleep(self._env.random.uniform(0, _LATE_MAX_S))
         flush = log.begin_flush()
         if flush is None:
             return

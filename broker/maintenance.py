@@ -69,6 +69,8 @@ class Maintenance:
         while True:
             await trio.sleep(self._config.maintenance_interval_ms / 1000)
             await self._make_missing_logs()
+            if self._env.buggify("files dropped"):
+                self._partitions.drop_files()
             for partition in self._partitions.all():
                 try:
                     await self._look_after(partition)
@@ -85,7 +87,7 @@ class Maintenance:
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
         log.look_for_room()
-        log.roll_if_old(now_ms=now_ms)
+        log.roll_if_old(now_ms=now_ms, is_urged=self._env.buggify("roll early"))
         log.expire_producers(now_ms=now_ms)
         if log.segment_count != segments_before:
             self._flusher.request(partition)

@@ -87,6 +87,10 @@ class Partitions:
         partitions = [await self._open(topic, number) for number in range(topic.partition_count)]
         self._by_topic[topic.topic_id] = partitions
 
+    def drop_files(self) -> None:
+        """Keep no file open and no index in memory; whoever needs them loads them again."""
+        self._files.clear()
+
     def reconfigure(self, topic: Topic) -> list[Partition]:
         """Let a topic's new settings be in force; return its partitions."""
         partitions = self._by_topic.get(topic.topic_id, [])

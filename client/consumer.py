@@ -259,6 +259,8 @@ class Consumer:
             assert connection is not None, "a fetch is planned for a node that can be reached"
             self._flights[fetch] = (connection, now + patience)
             connection.submit(api.FETCH, fetch.request, partial(self._landed, fetch))
+            if self._cluster.env.buggify("fetch given up"):
+                connection.close()
         stale_topics = self._subscription.take_stale_topics()
         if stale_topics:
             self._cluster.request_refresh(stale_topics)

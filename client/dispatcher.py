@@ -44,6 +44,7 @@ _HEADER_BYTES_MAX = 64 << 10
 """A produce request without its batches is shorter."""
 _PATIENCE = 1.25
 """A connection counts as dead when a reply is so many times later than the broker was told."""
+_LATE_MAX_S = 0.05
 _ACK_LEVELS = {int(level): level for level in AckLevel}
 
 
@@ -144,6 +145,8 @@ class Dispatcher:
                 self._sleeps_until = self._next_wake()
                 with trio.CancelScope(deadline=self._sleeps_until):
                     await self._wake.wait()
+                if self._cluster.env.buggify("producer wakes late"):
+                    await trio.sleep(self._cluster.env.random.uniform(0, _LATE_MAX_S))
                 self._wake = trio.Event()
                 self._accumulator.wake(self.now())
                 self._close_dead_connections()
@@ -180,7 +183,8 @@ class Dispatcher:
                 details = {"size_bytes": batch_bytes, "limit_bytes": limit_bytes}
                 self._refuse_all([departure], RecordTooLargeError(what, **details))
                 continue
-            if group and group_bytes + batch_bytes > _REQUEST_BYTES_MAX:
+            is_full = group_bytes + batch_bytes > _REQUEST_BYTES_MAX
+            if group and (is_full or self._cluster.env.buggify("one batch in a request")):
                 self._submit(node_id, group, now)
                 group, group_bytes = [], 0
             group.append(departure)
@@ -213,6 +217,8 @@ class Dispatcher:
         else:
             landed = partial(self._landed, flight)
             connection.submit(api.PRODUCE, request, landed, attachment=attachment)
+            if self._cluster.env.buggify("connection given up"):
+                connection.close()
 
     def _describe(self, departure: Departure) -> PartitionBatch:
         queue = departure.queue

@@ -62,6 +62,11 @@ class FileCache:
         self._files.pop(path, None)
         self._indexes.pop(path, None)
 
+    def clear(self) -> None:
+        """Drop everything; whoever needs it opens or loads it again."""
+        self._files.clear()
+        self._indexes.clear()
+
     def _open(self, path: str, *, create: bool) -> File:
         try:
             return self.disk.open(path, create=create)

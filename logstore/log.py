@@ -302,12 +302,12 @@ class PartitionLog:
         self._flush = None
         self.fail("the log was closed")
 
-    def roll_if_old(self, *, now_ms: int) -> None:
-        """Begin a new segment when the active one is so old that retention must reach it."""
+    def roll_if_old(self, *, now_ms: int, is_urged: bool = False) -> None:
+        """Begin a new segment if the active one is too old for retention, or if `is_urged`."""
         first_append_ms = self._segments.active.first_append_ms
         if self._failure is not None or first_append_ms is None:
             return
-        if now_ms - first_append_ms >= self.config.roll_after_ms:
+        if is_urged or now_ms - first_append_ms >= self.config.roll_after_ms:
             try:
                 self._roll(now_ms=now_ms)
             except OSError as error:

@@ -123,7 +123,8 @@ class FetchHandler:
     def handle(self, request: FetchRequest, replier: Replier) -> None:
         """Reply now if there is enough, else wait for more."""
         found = self.collect(request)
-        if request.max_wait_ms <= 0 or self.is_enough(found, request):
+        is_impatient = request.max_wait_ms <= 0 or self._env.buggify("poll without waiting")
+        if is_impatient or self.is_enough(found, request):
             self.answer(found, replier)
             return
         wait = FetchWait(self, request, replier)
@@ -134,6 +135,8 @@ class FetchHandler:
     def collect(self, request: FetchRequest) -> list[Found]:
         """Look what every partition has."""
         remaining = min(request.bytes_max, self._fetch_bytes_max)
+        if self._env.buggify("fetch cut short"):
+            remaining = 1
         is_first = True
         found: list[Found] = []
         for wanted in request.partitions:
@@ -160,10 +163,14 @@ class FetchHandler:
 
     def answer(self, found: list[Found], replier: Replier) -> None:
         """Send what was found; what must come from the disk is read in a task first."""
-        if all(item.part is None or item.part.is_ready() for item in found):
-            self._reply(found, replier)
+        cold = [item for item in found if item.part is not None and self._is_cold(item.part)]
+        if cold:
+            self._nursery.start_soon(self._load_and_reply, found, cold, replier)
         else:
-            self._nursery.start_soon(self._load_and_reply, found, replier)
+            self._reply(found, replier)
+
+    def _is_cold(self, part: LogSlice) -> bool:
+        return not part.is_ready() or self._env.buggify("cold fetch")
 
     def _look(self, wanted: PartitionFetch, *, bytes_max: int) -> Found:
         partition = None
@@ -185,10 +192,12 @@ class FetchHandler:
             log_start_offset = partition.log.log_start_offset
             return Found(None, partition.high_watermark, log_start_offset, error, partition)
 
-    async def _load_and_reply(self, found: list[Found], replier: Replier) -> None:
+    async def _load_and_reply(
+        self, found: list[Found], cold: list[Found], replier: Replier
+    ) -> None:
         with replier:
-            for item in found:
-                if item.part is not None and not item.part.is_ready():
+            for item in cold:
+                if item.part is not None:
                     await self._load(item, item.part)
             self._reply(found, replier)
 
@@ -235,7 +244,8 @@ class FetchHandler:
 
     def _piece(self, item: Found, part: LogSlice, room_bytes: int) -> bytes | FileRegion | None:
         """Return what is sent of one partition, `None` when it cannot be read."""
-        if part.length >= min(_COPY_BELOW_BYTES, room_bytes):
+        is_large = part.length >= min(_COPY_BELOW_BYTES, room_bytes)
+        if is_large or self._env.buggify("small piece from its file"):
             return FileRegion(part.file, part.position, part.length)
         try:
             data = part.read()

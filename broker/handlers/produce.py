@@ -132,7 +132,8 @@ class ProduceHandler:
         if acks is Acks.NONE:
             replier.nothing()
         else:
-            pending.reply_or_wait(min(request.timeout_ms, _TIMEOUT_MS_MAX))
+            is_impatient = self._env.buggify("produce without waiting")
+            pending.reply_or_wait(0 if is_impatient else min(request.timeout_ms, _TIMEOUT_MS_MAX))
 
     def _append(
         self,

@@ -143,3 +143,15 @@ def test_threads_do_not_disturb_each_other() -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(use, range(4)))
+
+
+def test_what_was_dropped_is_opened_and_loaded_again() -> None:
+    disk = disk_with("a")
+    files = FileCache(disk)
+    file, index = files.file("a"), files.index("a.index", new_index)
+
+    files.clear()
+
+    assert files.file("a") is not file
+    assert files.index("a.index", new_index) is not index
+    assert file.read_at(0, 1) == b"a", "whoever still uses it goes on"

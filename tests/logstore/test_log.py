@@ -83,6 +83,19 @@ def test_the_leader_stamps_offset_epoch_and_what_it_knew_to_be_durable() -> None
     assert opened.log.leader_epochs.entries == ((3, 0), (4, 2))
 
 
+def test_a_young_segment_is_rolled_if_urged_and_an_empty_one_never() -> None:
+    opened = new_log()
+    opened.append(b"a")
+
+    opened.log.roll_if_old(now_ms=NOW_MS)
+    assert opened.log.segment_count == 1
+    opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+    opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+
+    assert opened.log.segment_count == 2
+    assert list(read_all(opened.log).values()) == [b"a"]
+
+
 def test_a_new_segment_knows_nothing_durable_before_its_first_flush() -> None:
     opened = new_log()
     opened.append(b"a")

@@ -137,7 +137,7 @@ def _describe(report: SwarmReport) -> str:
         f"{'lives':>6}  probe",
     ]
     lines += [
-        f"{report.life_counts_by_probe[probe]:>6}  {probe:<20} {about}"
+        f"{report.life_counts_by_probe[probe]:>6}  {probe:<35} {about}"
         for probe, about in PROBES.items()
     ]
     return "\n".join(lines)

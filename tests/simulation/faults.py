@@ -104,6 +104,7 @@ class Nemesis:
         )
         self._world.buggify.site_rate = plan.buggify_rate
         self._world.buggify.fire_rate = 0.25
+        self._world.buggify.on_fired = self._sometimes.forced
         for fault in plan.faults:
             self._world.clock.call_later(fault.at, partial(self._strike, fault))
 

@@ -7,7 +7,7 @@ cannot write, flush or say goodbye, as those of a dead process cannot.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -25,6 +25,10 @@ Observer = Callable[[str, str, Mapping[str, object]], None]
 """Told of every event: the node's name, the event, its fields. May raise to end the run."""
 
 
+_RARITY: Final = {"connection given up": 0.02, "fetch given up": 0.02}
+"""How much more rarely these are taken: whoever does nothing else never gets anywhere."""
+
+
 @final
 class BuggifySites:
     """Which rare branches are taken in a run; see `wire.env.Buggify`."""
@@ -35,6 +39,8 @@ class BuggifySites:
         """Probability that a site is active in this run."""
         self.fire_rate = 0.0
         """Probability that an active site fires when it is asked."""
+        self.on_fired: Callable[[str], None] | None = None
+        """Told the site of every branch that is taken."""
         self._streams = streams
         self._thresholds: dict[str, float] = {}
 
@@ -44,7 +50,13 @@ class BuggifySites:
             return False
         if site not in self._thresholds:
             self._thresholds[site] = self._streams.stream(f"buggify {site}").random()
-        return self._thresholds[site] < self.site_rate and random.random() < self.fire_rate
+        if self._thresholds[site] >= self.site_rate:
+            return False
+        if random.random() >= self.fire_rate * _RARITY.get(site, 1.0):
+            return False
+        if self.on_fired is not None:
+            self.on_fired(site)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,25 @@ from typing import Final, final
 
 from tests.simulation.file_tree import Survival
 
+FORCED: Final = {
+    "checkpoint early": "a flush wrote a checkpoint that was not due",
+    "flush late": "a flush began a little after it was asked for",
+    "roll early": "maintenance rolled a segment that was neither old nor full",
+    "files dropped": "all open files and indexes were dropped",
+    "few bytes received": "a broker received less than there was",
+    "buffer given back early": "a connection gave its memory back as soon as it was idle",
+    "fetch cut short": "a fetch was answered as if it had asked for one byte",
+    "poll without waiting": "a long poll was answered at once",
+    "cold fetch": "what was in the page cache was read and checked in a thread",
+    "small piece from its file": "few bytes were sent from the file, without a copy",
+    "produce without waiting": "a produce timed out at once",
+    "producer wakes late": "a producer was late for what was due",
+    "one batch in a request": "a producer sent what fits into one request in two",
+    "connection given up": "a producer gave up a connection with requests under way",
+    "fetch given up": "a consumer did",
+}
+"""The rare branches in the code under test (`wire.env.Buggify`), and what taking each means."""
+
 PROBES: Final = {
     "torn tail": "a start cut off a torn tail",
     "clean tail": "a start after a crash found nothing to cut off",
@@ -59,6 +78,7 @@ PROBES: Final = {
     "gap refused": "a batch behind a gap was refused",
     "old epoch refused": "so was one of a producer's epoch that was over",
     "accept failed": "the broker had no file descriptors left",
+    **{f"forced: {site}": meaning for site, meaning in FORCED.items()},
 }
 """Name and meaning of every probe."""
 
@@ -82,6 +102,10 @@ class Sometimes:
         """Take note that the state was reached."""
         assert probe in PROBES, f"there is no probe {probe!r}"
         self.counts[probe] += 1
+
+    def forced(self, site: str) -> None:
+        """Take note that the rare branch at `site` of the code under test was taken."""
+        self.reached(f"forced: {site}")
 
     def cut(self, survivals: Mapping[str, Survival]) -> None:
         """Take note of what a power cut has left of files."""

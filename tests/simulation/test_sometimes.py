@@ -1,0 +1,39 @@
+"""What a swarm must reach, and which rare branches there are to be reached."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.sometimes import FORCED, PROBES, Sometimes
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("broker", "client", "coordinator", "isr", "logstore", "wire")
+SITE = re.compile(r'buggify\("([^"]+)"\)')
+
+
+def test_every_rare_branch_in_the_code_is_a_probe_and_stands_in_one_place() -> None:
+    sites = Counter(
+        site
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for site in SITE.findall(path.read_text(encoding="utf-8"))
+    )
+
+    assert sites == dict.fromkeys(FORCED, 1)
+    assert {f"forced: {site}" for site in FORCED} <= PROBES.keys()
+
+
+def test_a_branch_that_is_taken_is_counted() -> None:
+    sometimes = Sometimes()
+
+    sometimes.forced("roll early")
+    sometimes.forced("roll early")
+
+    assert sometimes.counts == {"forced: roll early": 2}
+
+
+def test_what_is_no_probe_cannot_be_reached() -> None:
+    with pytest.raises(AssertionError, match="there is no probe 'forced: nothing'"):
+        Sometimes().forced("nothing")
