@@ -133,6 +133,7 @@ class GroupMembership:
         self._subscription = subscription
         self._subscription_version = 1
         self._entropy = entropy
+        self._incarnation = settings.incarnation
         self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, entropy)
         self._under_way: _UnderWay | None = None
         self._sent_count = 0
@@ -207,7 +208,7 @@ class GroupMembership:
             int(settings.rebalance_timeout * 1000),
             max(0, int((self._busy_until - now) * 1000)),
             settings.instance_id,
-            settings.incarnation,
+            self._incarnation,
             settings.client_name,
         )
         return Heartbeat(self._sent_count, request)
@@ -258,6 +259,8 @@ class GroupMembership:
         if isinstance(error, UnknownMemberError):
             effects: list[Effect] = [*self._lose_everything()]
             self.fenced_count += 1
+            # Newer than a ghost of itself, which a delayed copy of a heartbeat may have let in.
+            self._incarnation += 1
             self._begin_anew()
             return [*effects, *self._stop(None)] if self._leave_epoch is not None else effects
         if isinstance(error, (RetriableError, ConnectionLostError, WireFormatError)):

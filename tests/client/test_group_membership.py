@@ -261,6 +261,16 @@ def test_who_is_fenced_loses_everything_and_joins_under_another_name() -> None:
     assert request.subscription == WANTED
 
 
+def test_a_static_member_that_was_fenced_comes_back_as_a_newer_one() -> None:
+    talk = a_member(0, instance_id="one")
+    before = talk.fail(UnknownMemberError("fenced"))
+
+    request = talk.heartbeat().request
+
+    assert before == [Lost(partitions(0))]
+    assert (request.instance_id, request.incarnation) == ("one", 8)
+
+
 def test_what_was_being_let_go_of_by_a_fenced_member_is_nothing_any_more() -> None:
     talk = a_member(0, 1)
     talk.exchange([0], epoch=2)

@@ -18,7 +18,7 @@ from coordinator.groups.records import (
     TargetComputed,
 )
 from coordinator.groups.sessions import Expired
-from wire.errors import BrokerError
+from wire.errors import BrokerError, FencedInstanceError, TidelogError
 from wire.groups import JOIN_EPOCH, CommitOffsetsRequest, HeartbeatRequest
 
 if TYPE_CHECKING:
@@ -208,6 +208,18 @@ class Checks:
                     raise ViolationError(f"the offset {at} of {partition} is forgotten: {found}")
 
     # What processes do.
+
+    def stopped(self, process: "Process", error: TidelogError | None) -> None:
+        """Check that nobody is stopped but by a newer process of the same member."""
+        instance_id, incarnation = process.settings.instance_id, process.settings.incarnation
+        is_replaced = any(
+            other.settings.instance_id == instance_id and other.settings.incarnation > incarnation
+            for other in self.world.processes
+        )
+        if process.working:
+            raise ViolationError("a process that stopped is at work")
+        if error is not None and not (isinstance(error, FencedInstanceError) and is_replaced):
+            raise ViolationError(f"a process was stopped: {error}")
 
     def processed(self, process: "Process", partition: GroupPartition) -> None:
         """Check that nobody else reads the same partition now."""

@@ -31,7 +31,7 @@ from coordinator.groups.records import GroupRecord
 from coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
 from coordinator.groups.targets import TopicShape
 from tests.coordinator.groups.checks import Checks
-from wire.errors import BrokerError, ConnectionLostError, NotLeaderError, TidelogError
+from wire.errors import BrokerError, ConnectionLostError, NotLeaderError
 from wire.groups import (
     CommitOffsetsRequest,
     HeartbeatReply,
@@ -87,7 +87,6 @@ class Process:
         self.positions: dict[GroupPartition, int] = {}
         self.fetched_by: str = ""
         self.commit_under_way: CommitOffsetsRequest | None = None
-        self.error: TidelogError | None = None
         self.old_heartbeat: Heartbeat | None = None
         """The last one that said what is owned."""
         self.old_commits: dict[GroupPartition, tuple[CommitOffsetsRequest, int]] = {}
@@ -159,8 +158,7 @@ class Process:
                     for one in effect.partitions:
                         self.positions.pop(one, None)
                 case Stopped():
-                    self.error = effect.error
-                    assert not self.working
+                    self.world.checks.stopped(self, effect.error)
 
     def return_old_heartbeat(self) -> None:
         """Let an old heartbeat turn up again, now that partitions are to be let go of."""
