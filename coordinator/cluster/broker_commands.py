@@ -140,20 +140,12 @@ def _after_restart(
         for number, partition in enumerate(state.partitions(topic.topic_id)):
             if broker.node_id not in partition.replicas:
                 continue
-            is_lost = is_new_disk or (has_lost and not _is_only_copy(partition, broker.node_id))
+            # A topic with one replica in memory has nobody better to wait for: new ones, which a
+            # reassignment is adding, lead when they are in sync, and have less as long as not.
+            is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
             happening = Happening(lost=(broker.node_id,)) if is_lost else NOTHING
             changes.happen(topic, number, happening)
     return changes.records()
-
-
-def _is_only_copy(partition: Partition, node_id: int) -> bool:
-    """Return whether nobody can have more than what this replica still has.
-
-    A topic with one replica in memory has nobody else to wait for. New replicas may be on their way
-    (adding), but have less as long as they are not in sync.
-    """
-    have = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
-    return partition.replication_factor == 1 and have == {node_id}
 
 
 def _adopted(state: ClusterState, broker: Broker) -> list[Record]:

@@ -166,6 +166,12 @@ def test_fencing_many_leaderships_takes_two_records() -> None:
     assert [len(topic.partitions) for topic in partitions.topics] == [20, 20, 20]
 
 
+def test_unfencing_again_does_nothing() -> None:
+    cluster = three_replicas()
+
+    assert cluster.handle(UnfenceBroker(1, cluster.broker(1).broker_epoch)).records == []
+
+
 def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
     """I59, I60, KIP-966: whoever leaves while too few are in sync has all that is committed."""
     cluster = three_replicas()
