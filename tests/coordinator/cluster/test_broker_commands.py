@@ -337,6 +337,15 @@ def test_a_broker_that_is_about_to_stop_hands_over_first() -> None:
     assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
 
 
+def test_a_shutdown_that_is_begun_again_changes_nothing() -> None:
+    cluster = three_replicas()
+    cluster.shut_down(1)
+
+    command = BeginShutdown(1, cluster.broker(1).broker_epoch)
+
+    assert cluster.handle(command).records == []
+
+
 def test_what_nobody_else_can_lead_is_led_until_the_end() -> None:
     cluster = three_replicas()
     cluster.in_sync(1)
