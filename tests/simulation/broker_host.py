@@ -76,6 +76,10 @@ class BrokerHost:
         self._cuts_after_stop = cuts_power
         self._stop_wanted.set()
 
+    def keep_power(self) -> None:
+        """Cut no power after a stop any more."""
+        self._cuts_after_stop = False
+
     def disk_failed(self, *, is_sync: bool) -> None:
         """Take note that a call to the disk has failed."""
         self._honest.disk_has_failed = True
@@ -135,4 +139,14 @@ class BrokerHost:
             assert isinstance(end, int)
             self._book.damage_reported(DamageReported(partition, offset, end))
         elif event == "metadata_offline" or fields.get("status") == "offline":
-            self._world.clock.call_later(self._random.expovariate(1 / _OFFLINE_MEAN_S), self.kill)
+            self._kill_later()
+
+    def _kill_later(self) -> None:
+        """Have somebody notice that this process is of no use, unless it is gone by then."""
+        process = self.node.process
+
+        def kill() -> None:
+            if self.node.process is process:
+                self.kill()
+
+        self._world.clock.call_later(self._random.expovariate(1 / _OFFLINE_MEAN_S), kill)

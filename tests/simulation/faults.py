@@ -68,9 +68,9 @@ class Nemesis:
             "crash_in_checkpoint": self._crash_in_checkpoint,
             "crash_in_topic_change": self._crash_in_topic_change,
             "stop": self._stop,
-            "pause": lambda fault: host.node.pause(fault.duration),
-            "stall_loop": lambda fault: host.node.stall_loop(fault.duration),
-            "stall_disk": lambda fault: host.node.stall_disk(fault.duration),
+            "pause": lambda fault: self._heals.append(host.node.pause(fault.duration)),
+            "stall_loop": lambda fault: self._heals.append(host.node.stall_loop(fault.duration)),
+            "stall_disk": lambda fault: self._stall_disk(fault.duration),
             "slow_disk": self._slow_disk,
             "fail_sync": self._fail_sync,
             "fail_write": self._fail_write,
@@ -110,10 +110,12 @@ class Nemesis:
 
     def end(self) -> None:
         """Make everything good that was made bad, but for what has rotted."""
+        self._world.trace.note("nemesis", "ends")
         self._is_over = True
         self._aims.clear()
         for heal in self._heals:
             heal()
+        self._host.keep_power()
         self._world.network.set_quality(LinkQuality())
         self._world.buggify.site_rate = 0.0
 
@@ -121,6 +123,15 @@ class Nemesis:
         if not self._is_over:
             self._world.trace.note("nemesis", f"{fault.kind} {fault.duration} {fault.dice}")
             self._effects[fault.kind](fault)
+
+    def _strike_later(self, seconds: float, strike: Callable[[], None]) -> None:
+        """Strike after a while, unless the faults are over by then."""
+
+        def strike_in_time() -> None:
+            if not self._is_over:
+                strike()
+
+        self._world.clock.call_later(seconds, strike_in_time)
 
     def _watch(self, operation: str, path: str) -> None:
         for aim in list(self._aims):
@@ -142,7 +153,7 @@ class Nemesis:
             if operation != "sync" or not path.endswith(".log"):
                 return False
             delay_s = fault.dice * self._host.node.disk_speed.sync_mean_s
-            self._world.clock.call_later(delay_s, self._host.cut_power)
+            self._strike_later(delay_s, self._host.cut_power)
             return True
 
         self._aims.append(aim)
@@ -152,7 +163,7 @@ class Nemesis:
             if operation != "write_at" or not _is_of_topic(path, ".log"):
                 return False
             self._sometimes.reached("crash after append")
-            self._world.clock.call_later(0, crash)
+            self._strike_later(0, crash)
             return True
 
         self._aims.append(aim)
@@ -163,7 +174,7 @@ class Nemesis:
                 return False
             self._sometimes.reached("crash in roll")
             crash = self._host.kill if fault.dice < 0.2 else self._host.cut_power
-            self._world.clock.call_later(fault.dice * _SHORT_S, crash)
+            self._strike_later(fault.dice * _SHORT_S, crash)
             return True
 
         self._aims.append(aim)
@@ -177,7 +188,7 @@ class Nemesis:
             self._sometimes.reached("crash in checkpoint")
             is_kill = fault.dice % 0.25 < 0.05
             crash = self._host.kill if is_kill else self._host.cut_power
-            self._world.clock.call_later(fault.dice % 0.1 * _SHORT_S, crash)
+            self._strike_later(fault.dice % 0.1 * _SHORT_S, crash)
             return True
 
         self._aims.append(aim)
@@ -190,7 +201,7 @@ class Nemesis:
                 return False
             self._sometimes.reached(probe)
             crash = self._host.kill if fault.dice % 0.1 < 0.02 else self._host.cut_power
-            self._world.clock.call_later(fault.dice % 0.01 * _SHORT_S * 100, crash)
+            self._strike_later(fault.dice % 0.01 * _SHORT_S * 100, crash)
             return True
 
         self._aims.append(aim)
@@ -202,10 +213,14 @@ class Nemesis:
             if operation != "write_at" or not _is_of_topic(path, ".log"):
                 return False
             stop = partial(self._host.stop, cuts_power=fault.dice < _CUTS_AFTER_STOP)
-            self._world.clock.call_later(fault.dice % 0.1, stop)
+            self._strike_later(fault.dice % 0.1, stop)
             return True
 
         self._aims.append(aim)
+
+    def _stall_disk(self, seconds: float) -> None:
+        self._host.node.stall_disk(seconds)
+        self._heals.append(lambda: self._host.node.stall_disk(0.0))
 
     def _slow_disk(self, fault: Fault) -> None:
         speed = self._host.node.disk_speed
@@ -370,10 +385,10 @@ class Nemesis:
             if operation != "sync" or not _is_of_topic(path, ".log"):
                 return False
             seconds = 0.5 + fault.duration
-            self._host.node.stall_disk(seconds)
-            self._world.clock.call_later(0, lambda: self._break_connections(fault))
+            self._stall_disk(seconds)
+            self._strike_later(0, lambda: self._break_connections(fault))
             if fault.dice < 0.5:
-                self._world.clock.call_later(seconds * 0.8, self._host.cut_power)
+                self._strike_later(seconds * 0.8, self._host.cut_power)
             return True
 
         self._aims.append(aim)

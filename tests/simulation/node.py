@@ -88,16 +88,19 @@ class Node:
         self._surroundings.network.power_changed(self._host)
         self._note_disk()
 
-    def pause(self, seconds: float) -> None:
-        """Stop the process for a while, as SIGSTOP does; the kernel goes on."""
-        self._hold(seconds, threads_too=True)
+    def pause(self, seconds: float) -> Callable[[], None]:
+        """Stop the process for a while, as SIGSTOP does; the kernel goes on.
 
-    def stall_loop(self, seconds: float) -> None:
-        """Keep the loop from running for a while; threads go on."""
-        self._hold(seconds, threads_too=False)
+        Returns what ends it before its time; called twice, or too late, that does nothing.
+        """
+        return self._hold(seconds, threads_too=True)
+
+    def stall_loop(self, seconds: float) -> Callable[[], None]:
+        """Keep the loop from running for a while; threads go on. Returns what `pause` returns."""
+        return self._hold(seconds, threads_too=False)
 
     def stall_disk(self, seconds: float) -> None:
-        """Let no thread's call to the disk end for a while."""
+        """Let no thread's call to the disk end for so long; 0 ends what was said before."""
         self._note(f"has a disk that stalls for {seconds:.3f} s")
         clock = self._surroundings.clock
         self.disk_speed.stalled_until = clock.now + quantised(seconds)
@@ -125,16 +128,23 @@ class Node:
         process.end(by_power_cut=False)
         self._note_disk()
 
-    def _hold(self, seconds: float, *, threads_too: bool) -> None:
+    def _hold(self, seconds: float, *, threads_too: bool) -> Callable[[], None]:
         process = self.process
         if process is None:
-            return
+            return lambda: None
         what = "is paused" if threads_too else "has a loop that stalls"
         self._note(f"{what} for {seconds:.3f} s")
         process.hold(threads_too=threads_too)
-        self._surroundings.clock.call_later(
-            seconds, lambda: process.let_go(threads_too=threads_too)
-        )
+        is_held = True
+
+        def let_go() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                process.let_go(threads_too=threads_too)
+
+        self._surroundings.clock.call_later(seconds, let_go)
+        return let_go
 
     def _before_disk_call(self, operation: str, path: str) -> None:
         if self.disk_watcher is not None:

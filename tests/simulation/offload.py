@@ -14,13 +14,16 @@ import outcome
 import trio
 
 from tests.simulation.blocking_call import BlockingCall, Threads, current_blocking_call
-from tests.simulation.clock import SimulatedClock
+from tests.simulation.clock import TICK_S, SimulatedClock
 
 Result = TypeVar("Result")
 
 _THREADS_MAX = 40
 """As many as trio allows by default."""
 _START_MEAN_S = 0.00005
+
+_STALL_STEP_S = 0.05
+"""How soon a call notices that a stall is over before its time, or lasts longer."""
 
 _READS_THAT_BLOCK = 0.1
 
@@ -59,14 +62,16 @@ def block_for_disk(clock: SimulatedClock, speed: DiskSpeed, random: Random, oper
     mean_s = speed.mean_s(operation)
     if call is None or not mean_s:
         return
-    stall_s = max(0.0, speed.stalled_until - clock.now)
-    if operation in _READING and not stall_s:
+    is_stalled = speed.stalled_until > clock.now
+    if operation in _READING and not is_stalled:
         # Reads are many, and nobody sees when they happen: most take no time, and some of them
         # the time of all, for a switch of threads is what a simulation spends most of its own on.
         if random.random() >= _READS_THAT_BLOCK:
             return
         mean_s /= _READS_THAT_BLOCK
-    call.block(stall_s + random.expovariate(1 / mean_s))
+    while (stall_s := speed.stalled_until - clock.now) > 0:
+        call.block(min(stall_s, _STALL_STEP_S) + TICK_S)
+    call.block(random.expovariate(1 / mean_s))
 
 
 @final

@@ -229,6 +229,23 @@ def test_pauses_and_stalls_overlap() -> None:
     assert ticks == [5.5]
 
 
+def test_a_pause_that_is_ended_early_does_not_end_another_one() -> None:
+    ticks: list[float] = []
+
+    async def scenario(world: World, node: Node) -> None:
+        node.start(ticking(ticks))
+        await trio.sleep(0.5)
+        let_go = node.pause(3)
+        node.stall_loop(1.5)
+        let_go()
+        let_go()
+        await trio.sleep(4)
+
+    play(scenario)
+
+    assert ticks == [2, 3, 4]
+
+
 def test_a_paused_process_can_be_killed() -> None:
     async def scenario(world: World, node: Node) -> None:
         process = node.start(ticking([]))

@@ -187,6 +187,18 @@ def test_a_disk_that_stalls_holds_up_threads() -> None:
     play(scenario)
 
 
+def test_a_disk_that_stalls_no_more_lets_those_go_on_that_it_held_up() -> None:
+    async def scenario(world: World, node: Node, process: Process) -> None:
+        node.stall_disk(30)
+        world.clock.call_later(5, lambda: node.stall_disk(0))
+
+        await process.env.offload(process.disk.open("file", create=True).sync)
+
+        assert 5 < trio.current_time() < 5.2
+
+    play(scenario)
+
+
 def test_no_more_than_forty_works_run_at_once() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
         file = process.disk.open("file", create=True)
