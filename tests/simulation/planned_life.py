@@ -104,7 +104,8 @@ class _Life:
             nemesis.begin(self._plan)
             await trio.sleep(self._plan.seconds)
             nemesis.end()
-            self.host.kill()
+            if self._plan.is_killed_at_end:
+                self.host.kill()
             try:
                 with trio.fail_after(_PATIENCE_S):
                     await self._clients.finish()

@@ -64,6 +64,7 @@ _ALTERATIONS: Final = (
 """What `alter_topic` sets, and below which dice."""
 
 _CHURNS = 0.4
+_KILLED_AT_END = 0.25
 _DEEDS = {"delete_records", "alter_topic"}
 _RETENTION = {"retention_bytes", "retention_ms"}
 
@@ -126,6 +127,9 @@ class Plan(msgspec.Struct, frozen=True):
     faults: list[Fault]
     churn_pause_s: float | None = None
     """Mean time between two deeds of a client that creates and deletes topics of its own."""
+    is_killed_at_end: bool = True
+    """Whether the broker is killed when the faults are over. If not, it must get over by itself
+    what they have left behind."""
 
     @property
     def is_durable(self) -> bool:
@@ -174,6 +178,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
     library_consumer_count = random.randint(0, 1)
     random = streams.stream("churn")
     churn_pause_s = 10 ** random.uniform(-1.0, 0.3) if random.random() < _CHURNS else None
+    is_killed_at_end = streams.stream("end").random() < _KILLED_AT_END
     random = streams.stream("configuration")
     return Plan(
         seed=str(seed),
@@ -193,6 +198,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         library_consumer_count=library_consumer_count,
         faults=_draw_faults(streams, seconds),
         churn_pause_s=churn_pause_s,
+        is_killed_at_end=is_killed_at_end,
     )
 
 

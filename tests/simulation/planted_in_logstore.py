@@ -24,7 +24,7 @@ from logstore.segments import Segments
 from logstore.slice import LogSlice
 from tests.simulation.faulty_disk import FaultyFile
 from tests.simulation.mutant import Mutant
-from wire.errors import OutOfOrderSequenceError
+from wire.errors import DiskFullError, OutOfOrderSequenceError
 from wire.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
 
 
@@ -268,6 +268,15 @@ def _say_yes(*_: object) -> bool:
     return True
 
 
+_require_room = PartitionLog._require_room
+
+
+def _require_a_restart(self: PartitionLog, batch_bytes: int) -> None:
+    if self._is_disk_full:
+        raise DiskFullError("once full, always full")
+    _require_room(self, batch_bytes)
+
+
 MUTANTS: Final = (
     Mutant(
         "ack-before-fsync",
@@ -350,6 +359,11 @@ MUTANTS: Final = (
         "full-disk-swallowed",
         "an append that found no room counts all the same",
         (Segment, "append", _append_full),
+    ),
+    Mutant(
+        "read-only-until-restart",
+        "a log that found the disk full does not look for room again",
+        (PartitionLog, "_require_room", _require_a_restart),
     ),
     Mutant(
         "roll-forgets-old-segment",

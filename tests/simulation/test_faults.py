@@ -32,6 +32,7 @@ def life_with(*faults: Fault, lines: list[str] | None = None) -> LifeReport:
         producers=[producer],
         library_consumer_count=0,
         faults=list(faults),
+        is_killed_at_end=False,
     )
     return live(plan, show=None if lines is None else lines.append)
 

@@ -232,7 +232,7 @@ def test_pauses_and_stalls_overlap() -> None:
 def test_a_pause_that_is_ended_early_does_not_end_another_one() -> None:
     ticks: list[float] = []
 
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(_: World, node: Node) -> None:
         node.start(ticking(ticks))
         await trio.sleep(0.5)
         let_go = node.pause(3)
