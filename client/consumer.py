@@ -183,7 +183,7 @@ class Consumer:
             NoPositionError: A partition has no position.
             OffsetOutOfRangeError: The position is not in the log; the error has both bounds.
             CorruptRecordError: A batch is damaged; the error says which, and where to `seek` to
-                skip it.
+                skip it. Like every error of a broker, it has the topic and the partition in `at`.
             UnknownTopicError: A topic was deleted.
             TidelogError: A partition cannot be read for another reason.
         """

@@ -184,10 +184,12 @@ class RecordBatch:
                     uncompressed_length_max=self._uncompressed_bytes_max,
                 )
             except WireFormatError as error:
-                raise CorruptRecordError(
+                corrupt = CorruptRecordError(
                     f"{self.topic}/{self.partition}: the batch at offset {self._header.base_offset}"
                     f" cannot be decoded: {error}; to skip it, seek to {self._header.next_offset}",
                     offset=self.base_offset,
                     next_offset=self._header.next_offset,
-                ) from error
+                )
+                corrupt.at = (self.topic, self.partition)
+                raise corrupt from error
         return self._columns

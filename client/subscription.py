@@ -21,6 +21,7 @@ from client.fetched_chunk import FetchedChunk
 from client.metadata import TopicPartition
 from client.record import RecordBatch
 from wire.errors import (
+    BrokerError,
     ConnectionLostError,
     CorruptRecordError,
     NoPositionError,
@@ -186,6 +187,8 @@ class Subscription:
             if isinstance(waiting.content, Exception):
                 self._start_anew(state)
                 state.retry_at = now + self._backoff.delay(1)
+                if isinstance(waiting.content, BrokerError):
+                    waiting.content.at = state.at
                 raise waiting.content
             batch = self._next_batch(place, state, position, now)
             if batch is not None:
@@ -284,9 +287,10 @@ class Subscription:
         limit = self._config.uncompressed_batch_bytes_max
         try:
             batch = content.take(position, uncompressed_bytes_max=limit)
-        except CorruptRecordError:
+        except CorruptRecordError as error:
             self._start_anew(state)
             state.retry_at = now + self._backoff.delay(1)
+            error.at = state.at
             raise
         if content.is_used_up:
             del self._waiting[place]

@@ -120,6 +120,8 @@ class BrokerError(TidelogError):
     code: ClassVar[ErrorCode]
     is_retriable: ClassVar[bool] = False
     detail_names: ClassVar[tuple[str, ...]] = ()
+    at: tuple[str, int] | None = None
+    """Topic and partition that a consumer could not read, `None` where no consumer raised it."""
 
     def __init__(self, message: str, **details: int) -> None:
         assert details.keys() <= set(self.detail_names), f"{type(self).__name__} takes {details}"

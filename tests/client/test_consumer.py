@@ -148,6 +148,7 @@ async def test_an_offset_out_of_range_is_raised_with_both_bounds(autojump_clock:
                     await anext(consumer.records())
                 assert caught.value.detail("log_start_offset") == 1
                 assert caught.value.detail("log_end_offset") == 2
+                assert caught.value.at == AT
 
             consumer.seek("orders", 0, 1)
             record: Record = await anext(consumer.records())
@@ -191,6 +192,7 @@ async def test_damage_on_the_broker_is_raised_and_can_be_skipped(autojump_clock:
             await anext(consumer.records())
         next_offset = caught.value.detail("next_offset")
         assert next_offset == 2
+        assert caught.value.at == AT
 
         consumer.seek("orders", 0, next_offset)
         record: Record = await anext(consumer.records())
