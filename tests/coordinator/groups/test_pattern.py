@@ -1,7 +1,7 @@
 """Patterns match as Python's own do, in linear time, and say what they cannot be."""
 
 import re
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -63,9 +63,9 @@ def test_a_pattern_is_for_the_whole_name(pattern: str, name: str, *, is_match: b
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a*)*b", "(.*.*)*b", "(a?){40}a{40}b"])
 def test_a_pattern_that_stalls_others_is_matched_at_once(pattern: str) -> None:
-    began = perf_counter()
+    began = process_time()
     is_match = TopicPattern(pattern).matches("a" * 249)
-    took = perf_counter() - began
+    took = process_time() - began
 
     assert not is_match
     assert took < 1.0, "with backtracking it would take longer than the age of the universe"
@@ -73,12 +73,12 @@ def test_a_pattern_that_stalls_others_is_matched_at_once(pattern: str) -> None:
 
 def test_ten_thousand_names_take_a_moment() -> None:
     pattern = TopicPattern(r"(orders|billing)-[a-z]+(\.v\d+)?")
-    began = perf_counter()
+    began = process_time()
 
     count = sum(pattern.matches(f"orders-europe.v{number}") for number in range(10_000))
 
     assert count == 10_000
-    assert perf_counter() - began < 1.0, "it takes about 20 ms"
+    assert process_time() - began < 1.0, "it takes about 20 ms"
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,14 @@ def test_what_is_not_supported_is_refused_with_the_reason(pattern: str, reason: 
 
 
 def test_whatever_can_be_understood_is_understood_soon() -> None:
-    began = perf_counter()
+    began = process_time()
     for pattern in ("(a?){60}a{60}", "[a-z]{249}", ".*a.{7}", "(.*a.*b){40}"):
         TopicPattern(pattern)
 
-    assert perf_counter() - began < 4.0, "it takes about 0.2 s"
+    assert process_time() - began < 4.0, "it takes about 0.2 s"
 
 
+@pytest.mark.filterwarnings("ignore:Possible :FutureWarning")  # of Python's own patterns
 @given(st.text(alphabet="ab.[](){}|*+?^$\\-,12dW", max_size=12), names)
 def test_whatever_a_client_sends_is_matched_or_refused(pattern: str, name: str) -> None:
     try:
