@@ -11,6 +11,7 @@ from client.producer import Producer
 from client.receipt import RangeReceipt
 from tests.histories.recorder import Recorder
 from tests.simulation.checkers.history import Outcome, Poll, Send
+from tests.simulation.outcomes import outcome_of
 from wire.errors import TidelogError
 
 _BURST_MAX = 8
@@ -53,7 +54,9 @@ class RecordedWriter:
                 self._topic, [value.encode() for value in values], partition=partition
             )
         except TidelogError as error:
-            self._recorder.end(number, self._name, Outcome.UNKNOWN, steps)
+            # Of several records, some may have been acknowledged all the same.
+            outcome = outcome_of(error) if len(values) == 1 else Outcome.UNKNOWN
+            self._recorder.end(number, self._name, outcome, steps)
             await trio.sleep(_BACKOFF_S)
             return error
         self._recorder.end(number, self._name, Outcome.OK, self._told(values, receipts))

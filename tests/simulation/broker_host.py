@@ -18,6 +18,7 @@ from tests.simulation.checkers.broker_promises import (
 )
 from tests.simulation.plans import Plan
 from tests.simulation.process import Process
+from tests.simulation.rot import visible_log_ends
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 from wire.errors import DataDirectoryError
@@ -35,6 +36,8 @@ class BrokerHost:
         """Make the machine; `run` must run in a task of its own."""
         self.node = world.add_node(HOST)
         self.crash_count = 0
+        self.lost: dict[int, list[range]] = {}
+        """By partition: the offsets that crashes may have taken, and others may have got since."""
         self._world = world
         self._plan = plan
         self._book = book
@@ -108,12 +111,15 @@ class BrokerHost:
     def _crashed(self, *, may_lose: bool) -> None:
         self.crash_count += 1
         if may_lose and not self._plan.is_durable and not self._has_stopped_cleanly:
-            self._book.forgotten(
-                {
-                    partition: self._durable.durable_ends.get(partition, 0)
-                    for partition in range(self._plan.partition_count)
-                }
-            )
+            ends = {
+                partition: self._durable.durable_ends.get(partition, 0)
+                for partition in range(self._plan.partition_count)
+            }
+            log_ends = visible_log_ends(self.node.disk, TOPIC)
+            for partition, end in ends.items():
+                lost = range(end, log_ends.get(partition, 0))
+                self.lost.setdefault(partition, []).append(lost)
+            self._book.forgotten(ends)
             self._sometimes.reached("lost in memory")
 
     def _observe(self, node: str, event: str, fields: Mapping[str, object]) -> None:

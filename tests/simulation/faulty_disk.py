@@ -273,6 +273,14 @@ class FaultyDisk:
         """Return what of a file is surely on the disk, whatever its name is worth."""
         return bytes(self._inode(path).durable)
 
+    def paths(self) -> list[str]:
+        """Return the paths of all files, without a call that could fail."""
+        return [path for path, _ in self._tree.files()]
+
+    def visible_bytes(self, path: str) -> bytes:
+        """Return what processes see of a file, without a call that could fail."""
+        return bytes(self._inode(path).cached)
+
     def damage(self, path: str, position: int, data: bytes) -> None:
         """Put other bytes in the place of durable ones: rot, a stale or a misdirected sector."""
         inode = self._inode(path)

@@ -4,10 +4,12 @@ from typing import final
 
 import trio
 
+from client.admin import Admin
 from client.client import connect
 from client.consumer import Consumer
 from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Book, LookedUp
+from tests.simulation.plans import ENDLESS
 from tests.simulation.process import Process
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
 from wire.errors import TidelogError
@@ -17,7 +19,10 @@ _TIMES_MAX = 12
 
 @final
 class Historian:
-    """Reads everything, and compares where a seek to a time leads to; nobody else may write."""
+    """Reads everything, and compares where a seek to a time leads to; nobody else may write.
+
+    First it sees to it that nothing is deleted meanwhile.
+    """
 
     def __init__(self, book: Book) -> None:
         """Tell `book` what was found."""
@@ -27,16 +32,21 @@ class Historian:
         """Look up some of the times that there are, and the moments behind them."""
         while True:
             try:
-                async with (
-                    connect(
-                        f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
-                    ) as client,
-                    client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
-                ):
-                    await self._look_up(consumer)
+                async with connect(
+                    f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    await self._keep_all(client.admin)
+                    async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+                        await self._look_up(consumer)
                     return
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
+
+    async def _keep_all(self, admin: Admin) -> None:
+        asked_at = trio.current_time()
+        self._book.altering(ENDLESS, asked_at)
+        await admin.alter_topic(TOPIC, set=ENDLESS)
+        self._book.altered(ENDLESS, asked_at)
 
     async def _look_up(self, consumer: Consumer) -> None:
         ends = await consumer.end_offsets()

@@ -31,7 +31,6 @@ from tests.simulation.checkers.broker_promises import (
     RotIsFound,
 )
 from tests.simulation.checkers.history import (
-    Anomaly,
     HistoryChecker,
     Operation,
     Outcome,
@@ -113,9 +112,7 @@ class _Life:
                     last = self._clients.reader("last reader")
                     last.should_stop = True
                     await self._world.add_node("last reader").start(last.run).ended.wait()
-                    if not self._plan.has_retention and not any(
-                        log.damage for log in last.logs.values()
-                    ):
+                    if not any(log.damage for log in last.logs.values()):
                         historian = Historian(self.book)
                         await self._world.add_node("historian").start(historian.run).ended.wait()
                     await self._world.add_node("auditor").start(self._audit).ended.wait()
@@ -123,8 +120,7 @@ class _Life:
                 raise ViolationError("Liveness", "the tail does not come to its end") from None
             nursery.cancel_scope.cancel()
         self.book.ended({**last.logs, **self._other_logs})
-        if self._plan.is_durable:
-            self._check_history(last)
+        self._check_history(last)
 
     async def _create_topic(self) -> bytes:
         ids: list[bytes] = []
@@ -176,23 +172,24 @@ class _Life:
 
     def _check_history(self, last: RawReader) -> None:
         history = self._clients.history
-        for partition, log in last.logs.items():
+        void = {str(number): list(lost) for number, lost in self.host.lost.items()}
+        for number, log in last.logs.items():
+            key = str(number)
             values = [(offset, value.decode()) for offset, value in sorted(log.values.items())]
-            history.append(Operation("last reader", Outcome.OK, [Poll({str(partition): values})]))
-        starts = {str(partition): log.log_start_offset for partition, log in last.logs.items()}
-        found = HistoryChecker(history, log_starts=starts).check()
-        is_idempotent = all(rules.is_idempotent for rules in self.rules.values())
-        has_rot = any(log.damage for log in last.logs.values())
-        for anomaly, cases in unexpected(
-            found, is_idempotent=is_idempotent, uses_subscribe=False
-        ).items():
-            is_excused = anomaly is Anomaly.DUPLICATE and any(
-                checker.has_excused
-                for checker in self.book.checkers
-                if isinstance(checker, NoDuplicates)
-            )
-            if not has_rot and not is_excused:
-                raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
+            history.append(Operation("last reader", Outcome.OK, [Poll({key: values})]))
+            damaged = (range(damage.offset, damage.next_offset) for damage in log.damage)
+            void.setdefault(key, []).extend(damaged)
+        (duplicates,) = (each for each in self.book.checkers if isinstance(each, NoDuplicates))
+        unknown_below = {str(number): end for number, end in duplicates.unknown_below.items()}
+        found = HistoryChecker(
+            history,
+            log_starts={str(number): log.log_start_offset for number, log in last.logs.items()},
+            may_repeat={name for name, rules in self.rules.items() if rules.may_repeat},
+            void=void,
+            unknown_below=unknown_below,
+        ).check()
+        for anomaly, cases in unexpected(found, uses_subscribe=False).items():
+            raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
 
 
 def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:

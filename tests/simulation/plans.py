@@ -47,6 +47,8 @@ FAULT_GAPS_S: Final = {
 }
 """The kinds of faults, and how far apart they are on average in a life that has them."""
 
+ENDLESS: Final = {"retention_bytes": "unlimited", "retention_ms": "7d"}
+"""Settings under which nothing is deleted in any life."""
 
 _ALTERATIONS: Final = (
     (0.20, {"segment_bytes": "4096"}),
@@ -57,16 +59,19 @@ _ALTERATIONS: Final = (
     (0.75, {"index_interval_bytes": "4KiB"}),
     (0.79, {"retention_bytes": "8KiB"}),
     (0.83, {"retention_ms": "2s"}),
-    (0.94, {"retention_bytes": "unlimited", "retention_ms": "7d"}),
+    (0.94, ENDLESS),
     (0.97, {"durability": "replicated"}),
     (1.00, {"durability": "fsync"}),
 )
 """What `alter_topic` sets, and below which dice."""
 
+_HAS_FAULT = 0.5
+_HAS_ROT = 0.3
+"""Less, as some promises can be checked only where nothing was damaged."""
+_ROTS = {"rot", "rot_checkpoint", "lose_sector"}
 _CHURNS = 0.4
 _KILLED_AT_END = 0.25
 _DEEDS = {"delete_records", "alter_topic"}
-_RETENTION = {"retention_bytes", "retention_ms"}
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -143,7 +148,9 @@ class Plan(msgspec.Struct, frozen=True):
     def has_retention(self) -> bool:
         """Whether anything is ever deleted by itself."""
         return any(
-            _RETENTION & settings.keys() for settings in (self.topic_settings, *self._alterations)
+            settings.get(name, endless) != endless
+            for settings in (self.topic_settings, *self._alterations)
+            for name, endless in ENDLESS.items()
         )
 
     @property
@@ -208,9 +215,9 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
         "segment_bytes": random.choice(["4096", "4096", "8KiB", "32KiB", "1MiB"]),
         "index_interval_bytes": random.choice(["256", "1KiB", "4KiB"]),
     }
-    if random.random() < 0.3:
+    if random.random() < 0.2:
         settings["retention_bytes"] = random.choice(["8KiB", "64KiB"])
-    if random.random() < 0.15:
+    if random.random() < 0.1:
         settings["retention_ms"] = random.choice(["1s", "5s", "20s"])
     if random.random() < 0.2:
         settings["segment_ms"] = "2s"
@@ -236,7 +243,7 @@ def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:
     faults: list[Fault] = []
     for kind, gap_s in FAULT_GAPS_S.items():
         random = streams.stream(f"fault {kind}")
-        if random.random() < 0.5:
+        if random.random() >= (_HAS_ROT if kind in _ROTS else _HAS_FAULT):
             continue
         mean_gap_s = gap_s * 2 ** random.uniform(-1, 1)
         at = random.expovariate(1 / mean_gap_s)

@@ -12,6 +12,8 @@ from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES
 from wire.record_batch import BatchHeader, has_valid_payload, parse_header
 
+_NO_END = 1 << 62
+
 
 class StoredBatch(NamedTuple):
     """A batch that was once durable, as later ones in its file say."""
@@ -71,6 +73,28 @@ def checkpoints(disk: FaultyDisk) -> list[str]:
         for path in sorted(contents(disk))
         if path.startswith("topics/") and path.endswith("/checkpoint") and disk.durable_bytes(path)
     ]
+
+
+def visible_log_ends(disk: FaultyDisk, topic: str) -> dict[int, int]:
+    """Return the end of what a topic's partitions were given, on the disk or in its cache.
+
+    Where something bad hides the end, it is one that no log ever has.
+    """
+    ends: dict[int, int] = {}
+    for path in disk.paths():
+        if not path.startswith(f"topics/{topic}.") or not path.endswith(".log"):
+            continue
+        partition = int(path.split("/")[2])
+        data = disk.visible_bytes(path)
+        batches = _batches(data, path, partition)
+        end = end_position = 0
+        if batches:
+            end = batches[-1].header.next_offset
+            end_position = batches[-1].position + batches[-1].header.size
+        if max(end_position, SEGMENT_HEADER_SIZE) < len(data):
+            end = _NO_END
+        ends[partition] = max(end, ends.get(partition, 0))
+    return ends
 
 
 def _batches(data: bytes, path: str, partition: int) -> list[StoredBatch]:

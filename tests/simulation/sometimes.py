@@ -62,6 +62,7 @@ PROBES: Final = {
     "poll expired": "a long poll ended without any",
     "produce timed out": "the broker answered that it was not acknowledged in time",
     "outcome unknown": "a producer gave up a record and does not know whether it is kept",
+    "send refused": "a producer was told that a record is not in the log, and never will be",
     "segments deleted": "retention deleted segments",
     "records deleted": "records were deleted as somebody asked for",
     "deletion unknown": "who asked for records to be deleted was not told what came of it",

@@ -102,13 +102,53 @@ def test_what_retention_deleted_is_not_lost() -> None:
 
 
 def test_what_is_allowed_depends_on_the_clients() -> None:
-    found = {Anomaly.DUPLICATE: ["x"], Anomaly.POLL_SKIP: ["y"], Anomaly.WRITE_CYCLE: ["z"]}
+    found = {Anomaly.POLL_SKIP: ["y"], Anomaly.WRITE_CYCLE: ["z"]}
 
-    assert set(unexpected(found, is_idempotent=True, uses_subscribe=False)) == {
-        Anomaly.DUPLICATE,
-        Anomaly.POLL_SKIP,
+    assert set(unexpected(found, uses_subscribe=False)) == {Anomaly.POLL_SKIP}
+    assert unexpected(found, uses_subscribe=True) == {}
+
+
+TWICE = polled((0, "a"), (1, "b"), (2, "a"), (3, "b"))
+"""One value of `p` and one of `q`, each at two offsets."""
+
+
+def test_only_the_values_of_a_producer_that_may_repeat_may_stand_twice() -> None:
+    history = [sent("a", 2, by="p"), sent("b", 3, by="q"), TWICE]
+
+    one = HistoryChecker(history, may_repeat={"p"}).check()
+    both = HistoryChecker(history, may_repeat={"p", "q"}).check()
+
+    assert unexpected(one, uses_subscribe=False) == {Anomaly.DUPLICATE: ["k has b at [1, 3]"]}
+    assert unexpected(both, uses_subscribe=False) == {}
+
+
+def test_what_was_sent_at_an_offset_that_is_void_still_has_its_producer() -> None:
+    history = [sent("a", 5), polled((0, "a"), (2, "a"))]
+
+    assert HistoryChecker(history, may_repeat={"p"}, void={"k": [range(5, 6)]}).check() == {}
+
+
+def test_a_value_may_stand_again_where_nothing_tells_of_its_first_place() -> None:
+    history = [polled((0, "a"), (5, "a"))]
+
+    assert HistoryChecker(history, unknown_below={"k": 1}).check() == {}
+    assert set(HistoryChecker(history, unknown_below={"k": 0}).check()) == {Anomaly.DUPLICATE}
+
+
+def test_what_is_told_of_offsets_that_are_void_does_not_count() -> None:
+    history = [
+        sent("a", 0),
+        sent("b", 1),
+        polled((0, "a"), (1, "x"), by="d"),
+        polled((0, "a"), (2, "c")),
+    ]
+
+    assert HistoryChecker(history, void={"k": [range(1, 2)]}).check() == {}
+    assert HistoryChecker(history, void={"j": [range(1, 2)]}).check() != {}
+    assert set(HistoryChecker(history, void={"k": [range(2)]}).check()) == set()
+    assert set(HistoryChecker([sent("a", 0)], void={"k": [range(1, 9)]}).check()) == {
+        Anomaly.UNSEEN
     }
-    assert unexpected(found, is_idempotent=False, uses_subscribe=True) == {}
 
 
 def test_the_lag_of_readers_is_measured() -> None:

@@ -3,7 +3,7 @@
 from logstore.segment_format import SEGMENT_HEADER_SIZE
 from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES
-from tests.simulation.rot import provable_batches, provable_sectors
+from tests.simulation.rot import provable_batches, provable_sectors, visible_log_ends
 from wire.record_batch import Columns, encode_batch, stamp_leader, stamp_replica
 
 PATH = f"topics/flights.{bytes(16).hex()}/1/{0:020}.log"
@@ -53,3 +53,17 @@ def test_a_sector_is_provable_if_it_holds_nothing_but_provable_batches() -> None
         assert sector.partition == 1
         assert sector.offset == touched[0].base_offset
         assert sector.next_offset == touched[-1].next_offset
+
+
+def test_a_log_ends_behind_its_last_batch_that_processes_see() -> None:
+    disk = disk_with_batches()
+
+    assert visible_log_ends(disk, "flights") == {1: BATCH_COUNT}
+    assert visible_log_ends(disk, "gates") == {}
+
+
+def test_a_log_whose_end_is_hidden_by_damage_may_end_anywhere() -> None:
+    disk = disk_with_batches()
+    disk.flip_bit(PATH, SEGMENT_HEADER_SIZE + 250, 0)
+
+    assert visible_log_ends(disk, "flights")[1] > 10**15

@@ -1,6 +1,7 @@
 """Clients that write, by hand or with the library, and note what they are told."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import final
 
@@ -11,8 +12,9 @@ from client.config import ProducerConfig
 from client.producer import Producer
 from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Acknowledged, Book, SentRecord, ViolationError
-from tests.simulation.checkers.history import Operation, Outcome, Send
+from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
 from tests.simulation.clock import EPOCH_MS
+from tests.simulation.outcomes import outcome_of
 from tests.simulation.plans import ProducerPlan
 from tests.simulation.process import Process
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S, with_connection
@@ -110,6 +112,8 @@ class LibraryWriter:
         self._book = book
         self._sometimes = sometimes
         self._history = history
+        self._told: list[tuple[SentRecord, Outcome, int | None]] = []
+        """What became of the records of the operation that goes on, and at which offset."""
 
     async def run(self, process: Process) -> None:
         """Write until told to stop."""
@@ -132,22 +136,30 @@ class LibraryWriter:
             delivery_timeout=plan.delivery_timeout_s,
         )
         async with client.producer(config) as producer:
-            while not await self._send(producer, self._values.choose_partition()):
-                pass  # The topic is known from now on, so that `send` appends at once.
+            await self._send_until_acknowledged(producer)
+            # The topic is known from now on, so that `send` appends at once.
             while not self.should_stop:
                 await trio.sleep(self._values.random.expovariate(1 / plan.pause_s))
                 partition = self._values.choose_partition()
-                async with trio.open_nursery() as nursery:
-                    for _ in range(self._values.random.randint(1, plan.burst_max)):
-                        nursery.start_soon(self._send, producer, partition)
-            while not await self._send(producer, self._values.choose_partition()):
-                pass
+                with self._operation():
+                    async with trio.open_nursery() as nursery:
+                        for _ in range(self._values.random.randint(1, plan.burst_max)):
+                            nursery.start_soon(self._send, producer, partition)
+            await self._send_until_acknowledged(producer)
             for _ in range(_LAST_ATTEMPTS):
-                if await self._send_the_last(producer):
+                with self._operation():
+                    is_answered = await self._send_the_last(producer)
+                if is_answered:
                     return
             raise ViolationError(
                 "Liveness", f"{self._values.name} is not answered in time, though nothing is wrong"
             )
+
+    async def _send_until_acknowledged(self, producer: Producer) -> None:
+        is_acknowledged = False
+        while not is_acknowledged:
+            with self._operation():
+                is_acknowledged = await self._send(producer, self._values.choose_partition())
 
     async def _send_the_last(self, producer: Producer) -> bool:
         """Send a few records on each other's heels; return whether all are answered soon."""
@@ -171,27 +183,46 @@ class LibraryWriter:
         record = self._values.next(partition)
         asked_at = trio.current_time()
         self._book.sent(record)
+        outcome, offset = Outcome.UNKNOWN, None
         try:
             receipt = await producer.send(TOPIC, record.value, partition=partition)
-        except TidelogError:
+            outcome, offset = Outcome.OK, receipt.offset
+        except TidelogError as error:
+            outcome = outcome_of(error)
+        finally:  # Who is killed knows nothing, and that is noted as well.
+            self._told.append((record, outcome, offset))
+        if outcome is Outcome.OK:
+            level = 0 if receipt.ack_level is None else int(receipt.ack_level)
+            self._book.acknowledged(Acknowledged(record, offset, level, asked_at))
+            return True
+        if outcome is Outcome.FAILED:
+            self._sometimes.reached("send refused")
+            self._book.refused(record)
+        else:
             self._sometimes.reached("outcome unknown")
-            self._note(record, None, Outcome.UNKNOWN, asked_at)
-            await trio.sleep(BACKOFF_S)
-            return False
-        self._note(record, receipt.offset, Outcome.OK, asked_at)
-        level = 0 if receipt.ack_level is None else int(receipt.ack_level)
-        self._book.acknowledged(Acknowledged(record, receipt.offset, level, asked_at))
-        return True
+        await trio.sleep(BACKOFF_S)
+        return False
 
-    def _note(
-        self, record: SentRecord, offset: int | None, outcome: Outcome, asked_at: float
-    ) -> None:
-        if self._plan.acks == 0:
-            outcome = Outcome.UNKNOWN
-        step = Send(str(record.partition), record.value.decode(), offset)
-        self._history.append(
-            Operation(f"{record.producer}/{record.number}", outcome, [step], asked_at)
-        )
+    @contextmanager
+    def _operation(self) -> Generator[None]:
+        """Take what is sent in the block for one operation, with a part for each outcome."""
+        self._told.clear()
+        began_at = trio.current_time()
+        try:
+            yield
+        finally:
+            told = sorted(self._told, key=lambda each: each[0].number)
+            for wanted in Outcome:
+                steps: list[Send | Poll] = [
+                    Send(str(record.partition), record.value.decode(), offset)
+                    for record, outcome, offset in told
+                    if outcome is wanted
+                ]
+                # Without acks, nobody was told anything.
+                known = wanted if self._plan.acks else Outcome.UNKNOWN
+                if steps:
+                    name = self._values.name
+                    self._history.append(Operation(name, known, steps, began_at))
 
 
 @final

@@ -35,6 +35,11 @@ class ProducerRules(msgspec.Struct, frozen=True):
     acks: int
     is_idempotent: bool
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a record may be sent again, and then be kept twice."""
+        return not self.is_idempotent and self.acks != 0
+
 
 class SentRecord(msgspec.Struct, frozen=True):
     """One record of one producer; its value says who sent it, and is never sent again by others."""

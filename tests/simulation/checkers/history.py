@@ -7,7 +7,7 @@ are checked alike. Offsets are given, so the order of values is known and every 
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
@@ -82,14 +82,6 @@ ALWAYS_ALLOWED = frozenset({Anomaly.INT_SEND_SKIP, Anomaly.WRITE_CYCLE})
 """Others may write in between, and no order of transactions is promised."""
 ALLOWED_WITH_SUBSCRIBE = frozenset({Anomaly.POLL_SKIP, Anomaly.NONMONOTONIC_POLL})
 """A rebalance takes partitions away and gives them back."""
-ALLOWED_WITHOUT_IDEMPOTENCE = frozenset(
-    {
-        Anomaly.DUPLICATE,
-        Anomaly.NONMONOTONIC_SEND,
-        Anomaly.INT_NONMONOTONIC_SEND,
-    }
-)
-"""A value that was sent again may stand in two places, and be told of the second."""
 
 
 class _Entry(NamedTuple):
@@ -121,19 +113,33 @@ class HistoryChecker:
         operations: Sequence[Operation],
         *,
         log_starts: Mapping[Key, int] | None = None,
+        may_repeat: Collection[str] = (),
+        void: Mapping[Key, Sequence[range]] | None = None,
+        unknown_below: Mapping[Key, int] | None = None,
     ) -> None:
         """Look at `operations`, in the order of their ends.
 
         Args:
             operations: What clients did.
             log_starts: By key, the offset below which values may have been deleted.
+            may_repeat: The processes whose values may stand in several places, and be told of any
+                of these: they send again, and are not idempotent.
+            void: By key, the offsets whose values may have been lost or damaged, and replaced by
+                others. What was told of them does not count.
+            unknown_below: By key, the offset below which the system may have forgotten who wrote:
+                a value there may stand once more above.
         """
-        self._operations = operations
+        self._operations = [_without(operation, void or {}) for operation in operations]
         self._log_starts = log_starts or {}
+        self._may_repeat = may_repeat
+        self._unknown_below = unknown_below or {}
         self._keys: dict[Key, _KeyFacts] = defaultdict(_KeyFacts)
         self._writers: dict[Value, tuple[int, Outcome]] = {}
         self._read: dict[Value, None] = {}
         self._found: dict[Anomaly, list[str]] = {}
+        for number, operation in enumerate(operations):
+            for send in _sends(operation):
+                self._writers[send.value] = (number, operation.outcome)
         self._collect()
 
     def check(self) -> dict[Anomaly, list[str]]:
@@ -169,9 +175,8 @@ class HistoryChecker:
         self._found.setdefault(anomaly, []).append(what)
 
     def _collect(self) -> None:
-        for number, operation in enumerate(self._operations):
+        for operation in self._operations:
             for send in _sends(operation):
-                self._writers[send.value] = (number, operation.outcome)
                 if send.offset is not None and operation.outcome is Outcome.OK:
                     self._keys[send.key].values.setdefault(send.offset, {})[send.value] = None
             for key, entry in _polled(operation):
@@ -191,9 +196,15 @@ class HistoryChecker:
                 self._add(Anomaly.INCONSISTENT_OFFSETS, f"{key} has {shown} at {offset}")
             for value in values:
                 places.setdefault(value, []).append(offset)
+        unknown_below = self._unknown_below.get(key, 0)
         for value, offsets in places.items():
-            if len(offsets) > 1:
-                self._add(Anomaly.DUPLICATE, f"{key} has {value} at {offsets}")
+            known = [offset for offset in offsets if offset >= unknown_below]
+            if len(known) > 1 and not self._may_stand_twice(value):
+                self._add(Anomaly.DUPLICATE, f"{key} has {value} at {known}")
+
+    def _may_stand_twice(self, value: Value) -> bool:
+        number, _ = self._writers.get(value, (-1, None))
+        return number >= 0 and self._operations[number].process in self._may_repeat
 
     def _check_writes(self) -> None:
         last_read = {key: max(facts.read_offsets, default=-1) for key, facts in self._keys.items()}
@@ -235,7 +246,7 @@ class HistoryChecker:
                         (key, one, other),
                     )
             sent: dict[Key, list[int]] = {}
-            if operation.outcome is Outcome.OK:
+            if operation.outcome is Outcome.OK and operation.process not in self._may_repeat:
                 for send in _sends(operation):
                     if send.offset is not None:
                         sent.setdefault(send.key, []).append(send.offset)
@@ -286,7 +297,7 @@ class HistoryChecker:
                         (key, before, offset),
                     )
                 polled[process, key] = last[key]
-            if operation.outcome is Outcome.OK:
+            if operation.outcome is Outcome.OK and operation.process not in self._may_repeat:
                 self._check_sent(operation, sent)
 
     def _check_sent(self, operation: Operation, sent: dict[tuple[str, Key], int]) -> None:
@@ -334,15 +345,32 @@ class HistoryChecker:
 
 
 def unexpected(
-    found: Mapping[Anomaly, list[str]], *, is_idempotent: bool, uses_subscribe: bool
+    found: Mapping[Anomaly, list[str]], *, uses_subscribe: bool
 ) -> dict[Anomaly, list[str]]:
     """Return those of the errors `found` that are not allowed."""
     allowed = set(ALWAYS_ALLOWED)
-    if not is_idempotent:
-        allowed |= ALLOWED_WITHOUT_IDEMPOTENCE
     if uses_subscribe:
         allowed |= ALLOWED_WITH_SUBSCRIBE
     return {anomaly: cases for anomaly, cases in found.items() if anomaly not in allowed}
+
+
+def _without(operation: Operation, void: Mapping[Key, Sequence[range]]) -> Operation:
+    """Return an operation without what is told of offsets that are void."""
+
+    def counts(key: Key, offset: int | None) -> bool:
+        return offset is None or not any(offset in offsets for offsets in void.get(key, ()))
+
+    steps: list[Send | Poll] = []
+    for step in operation.steps:
+        if isinstance(step, Poll):
+            values = {
+                key: [entry for entry in entries if counts(key, entry[0])]
+                for key, entries in step.values.items()
+            }
+            steps.append(Poll(values))
+        elif counts(step.key, step.offset):
+            steps.append(step)
+    return msgspec.structs.replace(operation, steps=steps)
 
 
 def _sends(operation: Operation) -> Iterator[Send]:

@@ -67,8 +67,8 @@ class NoDuplicates(Checker):
         self._rules = rules
         self._places: dict[bytes, Place] = {}
         self._rotted: set[int] = set()
-        self.has_excused = False
-        """Whether there may be duplicates of what was deleted."""
+        self.unknown_below: dict[int, int] = {}
+        """By partition: the offset below which nothing tells of producers any more."""
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
@@ -87,7 +87,7 @@ class NoDuplicates(Checker):
             assert isinstance(partition, int)
             assert isinstance(start, int)
             self._rotted.remove(partition)
-            self.has_excused |= start > 0
+            self.unknown_below[partition] = start
             self._places = {
                 value: place
                 for value, place in self._places.items()
