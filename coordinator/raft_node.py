@@ -98,12 +98,14 @@ class RaftNode:
         self._write: Write | None = None
         self._has_work = trio.Event()
         self._applied_index = stored.snapshot.meta.index
+        self._has_applied = trio.Event()
         self._bytes_since_snapshot = 0
         self._waiting: dict[int, list[WaitingCommand]] = {}
         self._reads: dict[int, trio.Event] = {}
         self._read_count = 0
         self._role_seen = (Role.FOLLOWER, 0)
         self._begun_term = 0
+        self._has_changed_role = trio.Event()
         self._on_role: list[Callable[[], None]] = []
         self._failure: str | None = None
 
@@ -185,6 +187,14 @@ class RaftNode:
         self._core.step(message)
         self._pump()
 
+    async def wait_role_changed(self) -> None:
+        """Wait until role or term change, or the node ends."""
+        await self._has_changed_role.wait()
+
+    async def wait_applied(self) -> None:
+        """Wait until the state machine has more than now."""
+        await self._has_applied.wait()
+
     async def propose(self, command: bytes) -> int:
         """Have a command committed and applied here; return its index.
 
@@ -261,6 +271,7 @@ class RaftNode:
         """Carry out all that need not wait."""
         if self._machine is None:
             return
+        applied_before = self._applied_index
         while not (ready := self._core.ready()).is_empty:
             if ready.write is not None:
                 self._write = ready.write
@@ -274,6 +285,9 @@ class RaftNode:
                 self._reads[read.context].set()
         if self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES:
             self._has_work.set()
+        if self._applied_index > applied_before:
+            applied, self._has_applied = self._has_applied, trio.Event()
+            applied.set()
         self._note_role()
 
     def _send(self, ready: Ready) -> None:
@@ -329,6 +343,11 @@ class RaftNode:
         if was_leader:
             for done in self._reads.values():
                 done.set()
+        self._tell_role()
+
+    def _tell_role(self) -> None:
+        changed, self._has_changed_role = self._has_changed_role, trio.Event()
+        changed.set()
         for listener in self._on_role:
             listener()
 
@@ -409,8 +428,7 @@ class RaftNode:
             each.fail(str(self._failure))
         for done in self._reads.values():
             done.set()
-        for listener in self._on_role:
-            listener()
+        self._tell_role()
 
 
 @final

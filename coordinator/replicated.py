@@ -7,7 +7,7 @@ so commands do not wait for each other, and there is nothing to take back. A nod
 drops it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, final
 
 import trio
@@ -28,9 +28,6 @@ Listener = Callable[[list[Record] | None], None]
 """Told of committed records when the image has them; of `None` when all may be different. Plain
 and quick: it must neither wait nor raise."""
 
-Forward = Callable[[int, Command], Awaitable[Reply]]
-"""Has the node of this id decide. Raises what it raises, or `ConnectionLostError`."""
-
 
 @final
 class ReplicatedMetadata:
@@ -49,7 +46,6 @@ class ReplicatedMetadata:
         self._last: WaitingCommand | None = None
         """The entry that was proposed last in this term."""
         self._listeners: list[Listener] = []
-        self._changed = trio.Event()
 
     @property
     def state(self) -> ClusterState:
@@ -68,9 +64,10 @@ class ReplicatedMetadata:
         """Tell `listener` of all that is committed from now on."""
         self._listeners.append(listener)
 
-    async def wait_changed(self) -> None:
-        """Wait until anything is committed."""
-        await self._changed.wait()
+    async def wait_applied(self, index: int) -> None:
+        """Wait until the image has all entries up to `index`, inclusive."""
+        while self._node.applied_index < index:
+            await self._node.wait_applied()
 
     async def decide(self, command: Command) -> Reply:
         """Carry out a command; committed, and visible in `state` here, when this returns.
@@ -153,5 +150,3 @@ class ReplicatedMetadata:
     def _tell(self, records: list[Record] | None) -> None:
         for listener in self._listeners:
             listener(records)
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()

@@ -42,6 +42,8 @@ class ApiKey(IntEnum):
     PEER_STATUS = 20
     RAFT = 21
     RAFT_SNAPSHOT = 22
+    DECIDE = 23
+    HEARTBEAT = 24
 
 
 @final
@@ -132,6 +134,8 @@ LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffs
 PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
+DECIDE = Api(ApiKey.DECIDE, cluster.DecideRequest, cluster.DecideReply)
+HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply)
 
 AnyApi = Api[object, object]
 

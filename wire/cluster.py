@@ -65,3 +65,44 @@ class RaftSnapshotReply(msgspec.Struct, frozen=True, array_like=True):
     """How far the snapshot has come."""
 
     received_bytes: int
+
+
+class DecideRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Have a command about the cluster's metadata carried out by the node that leads it."""
+
+    cluster_id: str
+    """Refused by a node of another cluster."""
+    command: bytes
+    """See `coordinator.cluster.commands`. Giving it again does no harm."""
+
+
+class DecideReply(msgspec.Struct, frozen=True, array_like=True):
+    """It is committed."""
+
+    reply: bytes
+    """See `coordinator.cluster.commands`."""
+    index: int
+    """Whoever has applied the metadata up to here, inclusive, sees what came of it."""
+
+
+class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A broker tells the node that leads the cluster that it lives."""
+
+    cluster_id: str
+    """Refused by a node of another cluster."""
+    node_id: int
+    broker_epoch: int
+    """Of its registration; an older one is refused."""
+    is_caught_up: bool
+    """Whether it has applied the metadata up to its own registration."""
+    wants_to_stop: bool
+    """Whether others are to take over what it leads."""
+
+
+class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
+    """How the broker stands."""
+
+    is_fenced: bool
+    """It may not lead, nor be in sync."""
+    may_stop: bool
+    """It leads nothing any more."""

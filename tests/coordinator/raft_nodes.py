@@ -1,7 +1,8 @@
 """Nodes of Raft on simulated machines: real storage, real links, a machine that keeps a list."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import msgspec
 import trio
@@ -90,25 +91,59 @@ class Answerer:
     def __init__(self, node_id: int, answers: Mapping[Api[Any, Any], Answer]) -> None:
         """Have a function for every API but HELLO."""
         self.apis: list[Any] = [api.HELLO, *answers]
+        self._node_id = node_id
+        self._answers = {int(served.key): answer for served, answer in answers.items()}
+        self._slow_answers: dict[int, SlowAnswer] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def add_slow(
+        self, answers: Mapping[Api[Any, Any], "SlowAnswer"], nursery: trio.Nursery
+    ) -> None:
+        """Have functions besides that run in tasks of their own."""
+        self.apis += answers
+        self._slow_answers |= {int(served.key): answer for served, answer in answers.items()}
+        self._nursery = nursery
+
+    def handle(self, request: Request, asking: Asking) -> None:
+        """See `broker.dispatch.Dispatcher`."""
+        key = request.api_key
+        served = next(each for each in self.apis if each.key == key)
+        replier = Replier(served, request, asking)
+        with replier:
+            if key == api.HELLO.key:
+                replier.reply(self._hello())
+            elif key in self._answers:
+                replier.reply(self._answers[key](request.message, request.attachment))
+            else:
+                assert self._nursery is not None
+                self._nursery.start_soon(self._answer_slowly, key, request.message, replier)
+
+    def _hello(self) -> HelloReply:
         versions = [
             ApiVersions(int(served.key), served.min_version, served.max_version)
             for served in self.apis
         ]
-        hello = HelloReply("1", CLUSTER_ID, node_id, versions, 16 << 20, 256)
-        self._answers: dict[int, Answer] = {int(api.HELLO.key): lambda _, __: hello}
-        self._answers |= {int(served.key): answer for served, answer in answers.items()}
+        return HelloReply("1", CLUSTER_ID, self._node_id, versions, 16 << 20, 256)
 
-    def handle(self, request: Request, asking: Asking) -> None:
-        """See `broker.dispatch.Dispatcher`."""
-        served = {int(each.key): each for each in self.apis}[request.api_key]
-        replier = Replier(served, request, asking)
+    async def _answer_slowly(self, key: int, message: object, replier: Replier) -> None:
         with replier:
-            answer = self._answers[request.api_key]
-            replier.reply(answer(request.message, request.attachment))
+            replier.reply(await self._slow_answers[key](message))
 
 
-MakeState = Callable[[Env, RaftNode], StateMachine]
-"""Makes the state machine of a node whose process starts."""
+SlowAnswer = Callable[[Any], Awaitable[object]]
+"""Answers a message in a task of its own."""
+
+
+class Made(NamedTuple):
+    """What a process runs besides its node."""
+
+    state: StateMachine
+    slow_answers: Mapping[Api[Any, Any], SlowAnswer] = {}
+    tasks: Sequence[Callable[[], Awaitable[None]]] = ()
+
+
+MakeState = Callable[[Env, RaftNode, trio.Nursery], Made]
+"""Makes what belongs to a node whose process starts; the nursery is that of the process."""
 
 
 @final
@@ -164,10 +199,13 @@ class Host:
         begin = StoredState(stored.vote.hard_state, stored.snapshot.meta, tuple(stored.entries))
         core = RaftCore(stored.vote.identity, begin, CONFIG, env.random)
         node = RaftNode(env, core, storage, stored)
-        self.state = state = self._make_state(env, node)
-        self.raft = node
         try:
             async with trio.open_nursery() as nursery:
+                made = self._make_state(env, node, nursery)
+                self.state = made.state
+                self.raft = node
+                for task in made.tasks:
+                    nursery.start_soon(task)
                 links = RaftLinks(
                     env,
                     nursery,
@@ -175,20 +213,38 @@ class Host:
                     cluster_id=CLUSTER_ID,
                     address_of=lambda node_id: (f"node{node_id}", PORT),
                 )
-                nursery.start_soon(serve_raft, process, node, self.machine.name, nursery)
-                await node.run(state, links)
+                nursery.start_soon(
+                    partial(
+                        serve_raft,
+                        process,
+                        node,
+                        self.machine.name,
+                        nursery,
+                        slow_answers=made.slow_answers,
+                    )
+                )
+                await node.run(made.state, links)
         except* LogOfflineError:
             self.raft = None
 
 
-async def serve_raft(process: Process, node: Any, name: str, nursery: trio.Nursery) -> None:  # noqa: ANN401
+async def serve_raft(
+    process: Process,
+    node: Any,  # noqa: ANN401
+    name: str,
+    nursery: trio.Nursery,
+    *,
+    slow_answers: Mapping[Api[Any, Any], SlowAnswer] = {},
+) -> None:
     """Hand to `node`, a `RaftNode` or what listens like one, all that comes to this machine."""
     handler = RaftHandler(node)
     answers: dict[Api[Any, Any], Answer] = {
         api.RAFT: lambda request, _: handler.handle(request),
         api.RAFT_SNAPSHOT: handler.handle_snapshot,
     }
-    await listen(process, name, Answerer(node.identity.node_id, answers), nursery)
+    answerer = Answerer(node.identity.node_id, answers)
+    answerer.add_slow(slow_answers, nursery)
+    await listen(process, name, answerer, nursery)
 
 
 async def listen(process: Process, name: str, answerer: Answerer, nursery: trio.Nursery) -> None:
@@ -219,7 +275,7 @@ def hosts(
 def lists() -> MakeState:
     """Return what makes machines that keep every command, and object when they differ."""
     committed = Committed()
-    return lambda _env, _node: Values(committed)
+    return lambda _env, _node, _nursery: Made(Values(committed))
 
 
 def values_of(host: Host) -> dict[int, bytes]:

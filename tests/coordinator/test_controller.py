@@ -12,7 +12,7 @@ from coordinator.controller import Controller
 from coordinator.raft_node import RaftNode
 from coordinator.replicated import ReplicatedMetadata
 from tests.coordinator.raft_life import until
-from tests.coordinator.raft_nodes import Host, hosts, watch_roles
+from tests.coordinator.raft_nodes import Host, Made, hosts, watch_roles
 from tests.simulation.world import Simulation, World
 from wire.env import Env
 from wire.errors import NotControllerError, RequestTimedOutError, StaleBrokerEpochError
@@ -31,24 +31,12 @@ class Cluster:
         self._nursery = nursery
         self.group = hosts(world, 3, self._make_state)
 
-    def _make_state(self, env: Env, node: RaftNode) -> ReplicatedMetadata:
+    def _make_state(self, env: Env, node: RaftNode, _: trio.Nursery) -> Made:
         metadata = ReplicatedMetadata(env, node)
         node.on_role(metadata.role_changed)
         controller = Controller(env, node, metadata)
         self.controllers[node.identity.node_id] = controller
-        # It dies with its process: its first step after that raises, and nobody listens.
-        self._nursery.start_soon(self._run, controller, node)
-        return metadata
-
-    async def _run(self, controller: Controller, node: RaftNode) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(controller.run)
-            await until(lambda: self._host(node).raft is node)
-            await until(lambda: self._host(node).raft is not node, 10_000)
-            nursery.cancel_scope.cancel()
-
-    def _host(self, node: RaftNode) -> Host:
-        return self.group[node.identity.node_id - 1]
+        return Made(metadata, tasks=[controller.run])
 
     async def begin(self) -> None:
         """Start all; return when three brokers live and a topic is led by each of them."""

@@ -299,7 +299,7 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_all_agree_and_go_on_when_it_is_over(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

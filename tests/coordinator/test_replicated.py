@@ -20,7 +20,7 @@ from coordinator.cluster.commands import (
 from coordinator.cluster.records import Record
 from coordinator.replicated import ReplicatedMetadata
 from tests.coordinator.raft_life import Nemesis, until
-from tests.coordinator.raft_nodes import Host, hosts, watch_roles
+from tests.coordinator.raft_nodes import Host, Made, hosts, watch_roles
 from tests.simulation.world import Simulation, World
 from wire.env import Env
 from wire.errors import (
@@ -31,10 +31,10 @@ from wire.errors import (
 )
 
 
-def make_metadata(env: Env, node: raft_node.RaftNode) -> ReplicatedMetadata:
+def make_metadata(env: Env, node: raft_node.RaftNode, _: trio.Nursery) -> Made:
     metadata = ReplicatedMetadata(env, node)
     node.on_role(metadata.role_changed)
-    return metadata
+    return Made(metadata)
 
 
 def metadata_of(host: Host) -> ReplicatedMetadata:
@@ -239,7 +239,7 @@ def test_listeners_hear_of_every_committed_record_in_order() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_whatever_happens_nothing_that_was_decided_is_lost_or_done_twice(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

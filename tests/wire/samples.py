@@ -5,6 +5,10 @@ from typing import NamedTuple, TypeVar, cast
 from wire import api
 from wire.api import AnyApi, Api
 from wire.cluster import (
+    DecideReply,
+    DecideRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
     Peer,
     PeerStatusReply,
     PeerStatusRequest,
@@ -269,5 +273,21 @@ EXCHANGES = [
             total_bytes=300_000,
         ),
         RaftSnapshotReply(received_bytes=300_000),
+    ),
+    _exchange(
+        api.DECIDE,
+        DecideRequest(cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", command=b"a command"),
+        DecideReply(reply=b"an answer", index=1234),
+    ),
+    _exchange(
+        api.HEARTBEAT,
+        HeartbeatRequest(
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+            node_id=2,
+            broker_epoch=17,
+            is_caught_up=True,
+            wants_to_stop=True,
+        ),
+        HeartbeatReply(is_fenced=True, may_stop=True),
     ),
 ]

@@ -1,0 +1,175 @@
+"""Having the cluster decide, from any of its nodes.
+
+Shell: finds the node that leads, and asks again until it is known what came of a command. Commands
+have identities of their own, so asking again does no harm.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar, final
+
+import trio
+
+from coordinator.cluster.commands import (
+    Command,
+    Reply,
+    decode_command,
+    decode_reply,
+    encode_command,
+    encode_reply,
+)
+from coordinator.cluster.sessions import Heartbeat
+from coordinator.controller import Controller
+from coordinator.peers import Peers
+from coordinator.raft_node import RaftNode
+from coordinator.replicated import COMMIT_TIMEOUT_S, ReplicatedMetadata
+from wire import api
+from wire.cluster import DecideReply, DecideRequest, HeartbeatReply, HeartbeatRequest
+from wire.errors import (
+    ConnectionLostError,
+    InvalidRequestError,
+    NotControllerError,
+    RequestTimedOutError,
+    TidelogError,
+    WireFormatError,
+)
+
+_RETRY_S: Final = 0.1
+_ANSWER_TIMEOUT_S: Final = COMMIT_TIMEOUT_S + 1.0
+_HEARTBEAT_TIMEOUT_S: Final = 2.0
+
+Answer = TypeVar("Answer")
+
+
+@final
+class Submission:
+    """The way from this node to the one that decides, and from others to this one."""
+
+    def __init__(
+        self, node: RaftNode, metadata: ReplicatedMetadata, controller: Controller, peers: Peers
+    ) -> None:
+        """Decide with `metadata` and `controller` while `node` leads, else ask `peers`."""
+        self._node = node
+        self._metadata = metadata
+        self._controller = controller
+        self._peers = peers
+
+    async def submit(self, command: Command, *, timeout_s: float) -> Reply:
+        """Carry out a command; committed, and visible in the state here, when this returns.
+
+        If cancelled, the command may be carried out, or not.
+
+        Raises:
+            RequestTimedOutError: It may be carried out, or not.
+            BrokerError: The command is refused.
+        """
+        request = DecideRequest(self._node.cluster_id, encode_command(command))
+
+        async def there(node_id: int) -> Reply:
+            decided = await self._peers.ask(
+                node_id, api.DECIDE, request, timeout_s=_ANSWER_TIMEOUT_S
+            )
+            await self._metadata.wait_applied(decided.index)
+            return decode_reply(decided.reply)
+
+        return await self._ask(lambda: self._metadata.decide(command), there, timeout_s=timeout_s)
+
+    async def heartbeat(self, heartbeat: HeartbeatRequest, *, timeout_s: float) -> HeartbeatReply:
+        """Tell the node that leads that this broker lives.
+
+        Raises:
+            RequestTimedOutError: Nobody who leads was reached.
+            StaleBrokerEpochError: It must register first.
+        """
+
+        async def there(node_id: int) -> HeartbeatReply:
+            return await self._peers.ask(
+                node_id, api.HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
+            )
+
+        return await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
+
+    async def decide(self, request: DecideRequest) -> DecideReply:
+        """Carry out another node's command, while this one leads.
+
+        Raises:
+            NotControllerError: It does not lead.
+            BrokerError: The command is refused, or not committed in time.
+        """
+        self._check_cluster(request.cluster_id)
+        try:
+            command = decode_command(request.command)
+        except WireFormatError as error:
+            raise InvalidRequestError(str(error)) from error
+        reply = await self._metadata.decide(command)
+        return DecideReply(encode_reply(reply), self._node.applied_index)
+
+    async def take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+        """Take note that a broker lives, while this node leads.
+
+        Raises:
+            NotControllerError: It does not lead.
+            BrokerError: The broker must register first, or no majority is there.
+        """
+        self._check_cluster(request.cluster_id)
+        answer = await self._controller.heartbeat(
+            Heartbeat(request.node_id, request.broker_epoch, request.wants_to_stop),
+            is_caught_up=request.is_caught_up,
+        )
+        return HeartbeatReply(answer.is_fenced, answer.may_stop)
+
+    async def _ask(
+        self,
+        here: Callable[[], Awaitable[Answer]],
+        there: Callable[[int], Awaitable[Answer]],
+        *,
+        timeout_s: float,
+    ) -> Answer:
+        """Ask whoever leads, and again while that is nobody or another one."""
+        reason = "no node leads the cluster"
+        with trio.move_on_after(timeout_s):
+            while True:
+                try:
+                    leader_id = self._node.leader_id
+                    if self._node.has_begun_term:
+                        return await here()
+                    if leader_id is not None and leader_id != self._node.identity.node_id:
+                        return await self._unless_deposed(partial(there, leader_id))
+                except (NotControllerError, ConnectionLostError) as error:
+                    reason = str(error)
+                await trio.sleep(_RETRY_S)
+        raise RequestTimedOutError(f"not decided within {timeout_s:g} s: {reason}")
+
+    async def _unless_deposed(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return what the leader answers, unless it falls silent, and another one is sought.
+
+        Raises:
+            ConnectionLostError: It may have done what it was asked, or not.
+            BrokerError: It refused.
+        """
+        outcomes: list[Answer | TidelogError] = []
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await self._node.wait_role_changed()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            try:
+                outcomes.append(await ask())
+            except TidelogError as error:
+                outcomes.append(error)
+            nursery.cancel_scope.cancel()
+        if not outcomes:
+            raise ConnectionLostError("the node that led the cluster fell silent")
+        (outcome,) = outcomes
+        if isinstance(outcome, TidelogError):
+            raise outcome
+        return outcome
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._node.cluster_id:
+            raise InvalidRequestError(
+                f"node {self._node.identity.node_id} belongs to cluster"
+                f" {self._node.cluster_id}, not to {cluster_id}"
+            )

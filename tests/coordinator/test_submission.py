@@ -1,0 +1,248 @@
+"""Whichever node is asked, the one that leads decides, and the asked one knows what came of it."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from coordinator.cluster.commands import (
+    Command,
+    Registered,
+    Reply,
+    TopicAnswer,
+    UnfenceBroker,
+    encode_command,
+)
+from coordinator.controller import Controller
+from coordinator.peers import Peers
+from coordinator.raft_node import RaftNode
+from coordinator.replicated import ReplicatedMetadata
+from coordinator.submission import Submission
+from tests.coordinator.raft_life import Nemesis, until
+from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, watch_roles
+from tests.coordinator.test_replicated import create, names, register
+from tests.simulation.faulty_disk import StaleHandleError
+from tests.simulation.world import Simulation, World
+from wire import api
+from wire.cluster import DecideRequest, HeartbeatRequest
+from wire.env import Env
+from wire.errors import (
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    RequestTimedOutError,
+    StaleBrokerEpochError,
+    TopicExistsError,
+)
+
+
+class Cluster:
+    """Three nodes, each with a way to have the cluster decide."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.group = hosts(world, 3, self._make)
+        self._submissions: dict[int, Submission] = {}
+
+    def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
+        metadata = ReplicatedMetadata(env, node)
+        node.on_role(metadata.role_changed)
+        controller = Controller(env, node, metadata)
+        peers = Peers(
+            env,
+            nursery,
+            name=f"node{node.identity.node_id}",
+            address_of=lambda node_id: (f"node{node_id}", PORT),
+        )
+        submission = Submission(node, metadata, controller, peers)
+        self._submissions[node.identity.node_id] = submission
+        return Made(
+            metadata,
+            {api.DECIDE: submission.decide, api.HEARTBEAT: submission.take_heartbeat},
+            [controller.run],
+        )
+
+    def submission(self, host: Host) -> Submission:
+        """Return what the process on a host has."""
+        assert host.raft is not None
+        return self._submissions[host.node_id]
+
+    async def submit(self, host: Host, command: Command, *, timeout_s: float = 20.0) -> Reply:
+        """Have a command decided by asking one node."""
+        try:
+            return await self.submission(host).submit(command, timeout_s=timeout_s)
+        except StaleHandleError as error:
+            raise RequestTimedOutError("the process that was asked has died") from error
+
+    async def leader_and_another(self) -> tuple[Host, Host]:
+        """Return the host that leads, and one that knows it."""
+        found: list[Host] = []
+
+        def is_known() -> bool:
+            found[:] = [host for host in self.group if host.raft and host.raft.has_begun_term]
+            return len(found) == 1 and all(
+                host.raft is not None and host.raft.leader_id == found[0].node_id
+                for host in self.group
+            )
+
+        await until(is_known)
+        return found[0], next(host for host in self.group if host is not found[0])
+
+
+def play(story: Callable[[Cluster], Awaitable[None]], *, seed: int = 1) -> None:
+    async def main(world: World) -> None:
+        watch_roles(world)
+        cluster = Cluster(world)
+        for host in cluster.group:
+            host.start()
+        with trio.fail_after(600):
+            await story(cluster)
+
+    Simulation(seed).run(main)
+
+
+async def with_brokers(cluster: Cluster, host: Host) -> None:
+    for node_id in (1, 2, 3):
+        registered = await cluster.submit(host, register(node_id))
+        assert isinstance(registered, Registered)
+        await cluster.submit(host, UnfenceBroker(node_id, registered.broker_epoch))
+
+
+def test_any_node_can_be_asked_and_sees_what_came_of_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        await until(lambda: all(host.raft is not None for host in cluster.group))
+        await with_brokers(cluster, cluster.group[0])
+
+        for number, host in enumerate(cluster.group):
+            reply = await cluster.submit(host, create(number))
+
+            assert reply == TopicAnswer(b"%016d" % number)
+            assert f"topic{number}" in names(host)
+
+    play(story)
+
+
+def test_a_refusal_comes_back_as_it_is() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        await with_brokers(cluster, other)
+        await cluster.submit(other, create(1))
+
+        with pytest.raises(TopicExistsError, match="topic1"):
+            await cluster.submit(other, create(1, topic_id=b"another topic id"))
+
+    play(story)
+
+
+def test_while_a_new_leader_is_sought_the_question_is_asked_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        await with_brokers(cluster, other)
+        leader.cut_power()
+        asked_at = trio.current_time()
+
+        await cluster.submit(other, create(1))
+
+        assert 0.5 < trio.current_time() - asked_at < 6
+
+    play(story)
+
+
+def test_without_a_majority_it_is_said_that_nobody_knows() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        for host in cluster.group:
+            if host is not other:
+                host.cut_power()
+
+        with pytest.raises(RequestTimedOutError, match="not decided within 8 s"):
+            await cluster.submit(other, create(1), timeout_s=8)
+
+    play(story)
+
+
+def test_heartbeats_reach_whoever_leads() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        registered = await cluster.submit(other, register(2))
+        assert isinstance(registered, Registered)
+        heartbeat = HeartbeatRequest(
+            CLUSTER_ID, 2, registered.broker_epoch, is_caught_up=True, wants_to_stop=False
+        )
+
+        answer = await cluster.submission(other).heartbeat(heartbeat, timeout_s=5)
+
+        assert not answer.is_fenced
+        stale = HeartbeatRequest(CLUSTER_ID, 2, 99, is_caught_up=True, wants_to_stop=False)
+        with pytest.raises(StaleBrokerEpochError):
+            await cluster.submission(other).heartbeat(stale, timeout_s=5)
+
+    play(story)
+
+
+def test_nodes_of_another_cluster_and_nonsense_are_refused() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, _ = await cluster.leader_and_another()
+        submission = cluster.submission(leader)
+
+        with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
+            await submission.decide(DecideRequest("theirs", encode_command(register(1))))
+        with pytest.raises(InvalidRequestError, match="not a command"):
+            await submission.decide(DecideRequest(CLUSTER_ID, b"nonsense"))
+
+    play(story)
+
+
+async def be_a_broker(cluster: Cluster, host: Host) -> None:
+    """Register the broker of a host, and send its heartbeats while its node is up."""
+    epoch: int | None = None
+    while True:
+        await trio.sleep(1)
+        if host.raft is None:
+            continue
+        try:
+            if epoch is None:
+                registered = await cluster.submit(host, register(host.node_id))
+                assert isinstance(registered, Registered)
+                epoch = registered.broker_epoch
+            heartbeat = HeartbeatRequest(
+                CLUSTER_ID, host.node_id, epoch, is_caught_up=True, wants_to_stop=False
+            )
+            await cluster.submission(host).heartbeat(heartbeat, timeout_s=3)
+        except (RequestTimedOutError, StaleHandleError):
+            continue
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_each_command_is_carried_out_once(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        random = cluster.world.streams.stream("story")
+        group = cluster.group
+        created: list[str] = []
+
+        async def create_topics() -> None:
+            for number in range(1000):
+                while f"topic{number}" not in created:
+                    host = random.choice(group)
+                    if host.raft is None:
+                        await trio.sleep(0.1)
+                        continue
+                    try:
+                        await cluster.submit(host, create(number), timeout_s=3)
+                    except (RequestTimedOutError, LeaderNotAvailableError):
+                        continue
+                    created.append(f"topic{number}")
+
+        async with trio.open_nursery() as nursery:
+            await until(lambda: all(host.raft is not None for host in group))
+            await with_brokers(cluster, group[0])
+            for host in group:
+                nursery.start_soon(be_a_broker, cluster, host)
+            nursery.start_soon(create_topics)
+            await Nemesis(cluster.world, group, random).run(15)
+            await trio.sleep(5)
+            nursery.cancel_scope.cancel()
+        leader, _ = await cluster.leader_and_another()
+        assert len(created) > 5
+        assert set(created) <= set(names(leader))
+
+    play(story, seed=seed)
