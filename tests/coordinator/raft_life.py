@@ -65,8 +65,8 @@ class Nemesis:
         self._attacks: list[Callable[[Host], None]] = [
             Host.kill,
             Host.cut_power,
-            lambda host: host.machine.pause(random.expovariate(0.5)),
-            lambda host: host.machine.stall_disk(random.expovariate(1.0)),
+            self._pause,
+            self._stall_disk,
             self._partition,
             self._heal,
         ]
@@ -89,6 +89,12 @@ class Nemesis:
         for host in self._group:
             if not host.is_up:
                 host.start()
+
+    def _pause(self, host: Host) -> None:
+        host.machine.pause(self._random.expovariate(0.5))
+
+    def _stall_disk(self, host: Host) -> None:
+        host.machine.stall_disk(self._random.expovariate(1.0))
 
     def _partition(self, _: Host) -> None:
         names = [host.machine.name for host in self._group]
