@@ -2,8 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import final
+
+import trio
 
 from tests.simulation.administrator import Administrator
 from tests.simulation.checkers.book import Book, ProducerRules
@@ -23,15 +27,51 @@ _RESTART_S = 0.2
 
 
 @final
+class Role(Enum):
+    """What a client is there for."""
+
+    PRODUCER = "producer"
+    READER = "reader"
+    CONSUMER = "consumer"
+    ADMINISTRATOR = "administrator"
+    TRESPASSER = "trespasser"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """A machine and what runs on it."""
+
+    role: Role
+    node: Node
+    program: Callable[[], Program]
+    """Makes what runs next, as somebody else than before."""
+
+    def start(self) -> None:
+        """Run it, unless it runs."""
+        if self.node.process is None:
+            self.node.start(self.program())
+
+
+@final
 class Clients:
     """All clients of a life; each has a machine of its own, and is started again when it dies."""
 
-    def __init__(self, world: World, plan: Plan, book: Book, sometimes: Sometimes) -> None:
-        self.rules: dict[str, ProducerRules] = {}
+    def __init__(
+        self,
+        world: World,
+        plan: Plan,
+        book: Book,
+        sometimes: Sometimes,
+        rules: dict[str, ProducerRules],
+    ) -> None:
+        """Have none yet; `rules` gets what each producer asks for, by its name."""
         self.history: list[Operation] = []
         self.readers: list[RawReader] = []
         self._administrators: list[Administrator | TopicChurner] = []
         self._writers: dict[str, LibraryWriter | RawWriter] = {}
+        self._consumers: dict[str, LibraryReader] = {}
+        self._rules = rules
         self._world = world
         self._plan = plan
         self._book = book
@@ -40,22 +80,21 @@ class Clients:
         self._trespassers: list[Trespasser] = []
         self._topic_id = b""
         self._should_stop = False
-        self._programs: dict[str, Callable[[], Program]] = {}
-        self._nodes: dict[str, Node] = {}
+        self._clients: dict[str, _Client] = {}
         self._generations: Counter[str] = Counter()
 
     def begin(self, topic_id: bytes) -> None:
         """Start them all."""
         self._topic_id = topic_id
         for number, plan in enumerate(self._plan.producers):
-            self._add(f"p{number}", partial(self._writer, f"p{number}", plan))
-        self._add("reader", lambda: self.reader("reader").run)
+            self._add(Role.PRODUCER, f"p{number}", partial(self._writer, f"p{number}", plan))
+        self._add(Role.READER, "reader", lambda: self.reader("reader").run)
         for number in range(self._plan.library_consumer_count):
-            self._add(f"c{number}", partial(self._library_reader, f"c{number}"))
+            self._add(Role.CONSUMER, f"c{number}", partial(self._library_reader, f"c{number}"))
         if self._plan.has_administrator:
-            self._add("admin", self._administrator)
+            self._add(Role.ADMINISTRATOR, "admin", self._administrator)
         if self._plan.churn_pause_s is not None:
-            self._add("maker", partial(self._churner, self._plan.churn_pause_s))
+            self._add(Role.ADMINISTRATOR, "maker", partial(self._churner, self._plan.churn_pause_s))
 
     def administrate(self, deed: Fault) -> None:
         """Have the administrator do this as soon as it can."""
@@ -65,21 +104,29 @@ class Clients:
         """Have a client do what must be refused, where nothing may be lost that it refers to."""
         if self._plan.is_durable:
             name = f"t{len(self._trespassers)}"
-            self.rules[name] = ProducerRules(acks=Acks.ALL, is_idempotent=True)
+            self._rules[name] = ProducerRules(acks=Acks.ALL, is_idempotent=True)
             trespasser = Trespasser(
                 name, self._book, self._sometimes, topic_id=self._topic_id, dice=dice
             )
             self._trespassers.append(trespasser)
-            self._add(name, lambda: trespasser.run)
+            self._add(Role.TRESPASSER, name, lambda: trespasser.run)
 
     def kill(self, dice: float) -> None:
         """Kill one of them, and start it again a little later, as somebody else."""
-        names = [name for name in self._nodes if name != "reader" and not name.startswith("t")]
-        name = names[int(dice * len(names))]
-        if self._nodes[name].process is not None:
+        mortals = [
+            client
+            for client in self._clients.values()
+            if client.role not in {Role.READER, Role.TRESPASSER}
+        ]
+        client = mortals[int(dice * len(mortals))]
+        if client.node.process is not None:
             self._sometimes.reached("client died")
-            self._nodes[name].kill()
-            self._world.clock.call_later(_RESTART_S, lambda: self._start(name))
+            client.node.kill()
+            self._world.clock.call_later(_RESTART_S, client.start)
+
+    def names(self, role: Role) -> list[str]:
+        """Return the machines of those who have this role."""
+        return [name for name, client in self._clients.items() if client.role is role]
 
     async def finish(self) -> None:
         """Let all end their work; return when they have."""
@@ -91,9 +138,14 @@ class Clients:
             *self._trespassers,
         ):
             client.should_stop = True
-        for name in list(self._nodes):
-            if not name.startswith("c"):
-                await self._ended(name)
+        await trio.sleep(_RESTART_S)  # Who was killed a moment ago is started again.
+        for role in Role:
+            if role is not Role.CONSUMER:
+                await self._ended(role)
+        # Nobody writes any more, so the end that they find now is the end.
+        for consumer in self._consumers.values():
+            consumer.stop()
+        await self._ended(Role.CONSUMER)
 
     def reader(self, name: str) -> RawReader:
         """Return a new reader of everything."""
@@ -107,23 +159,22 @@ class Clients:
         self.readers.append(reader)
         return reader
 
-    async def _ended(self, name: str) -> None:
-        while (process := self._nodes[name].process) is not None:
-            await process.ended.wait()
+    async def _ended(self, role: Role) -> None:
+        for name in self.names(role):
+            while (process := self._clients[name].node.process) is not None:
+                await process.ended.wait()
 
-    def _add(self, name: str, program: Callable[[], Program]) -> None:
-        self._nodes[name] = self._world.add_node(name)
-        self._programs[name] = program
-        self._start(name)
-
-    def _start(self, name: str) -> None:
-        if self._nodes[name].process is None:
-            self._nodes[name].start(self._programs[name]())
+    def _add(self, role: Role, name: str, program: Callable[[], Program]) -> None:
+        client = _Client(role, self._world.add_node(name), program)
+        self._clients[name] = client
+        client.start()
 
     def _library_reader(self, name: str) -> Program:
         self._generations[name] += 1
         generation = f"{name}.{self._generations[name]}"
-        return LibraryReader(generation, self._book, self.history).run
+        consumer = LibraryReader(generation, self._book, self.history)
+        self._consumers[name] = consumer
+        return consumer.run
 
     def _administrator(self) -> Program:
         administrator = Administrator(self._deeds, self._book, self._sometimes)
@@ -134,7 +185,7 @@ class Clients:
     def _churner(self, pause_s: float) -> Program:
         self._generations["maker"] += 1
         generation = f"maker.{self._generations['maker']}"
-        self.rules[generation] = ProducerRules(acks=2, is_idempotent=True)
+        self._rules[generation] = ProducerRules(acks=2, is_idempotent=True)
         random = self._world.streams.stream(generation)
         churner = TopicChurner(generation, pause_s, random, self._book, self._sometimes)
         churner.should_stop = self._should_stop
@@ -144,7 +195,7 @@ class Clients:
     def _writer(self, name: str, plan: ProducerPlan) -> Program:
         self._generations[name] += 1
         generation = f"{name}.{self._generations[name]}"
-        self.rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
+        self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
         random = self._world.streams.stream(f"writer {generation}")
         values = Values(generation, plan, random, self._plan.partition_count)
         writer: LibraryWriter | RawWriter

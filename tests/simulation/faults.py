@@ -10,7 +10,7 @@ from typing import final
 
 from tests.simulation.broker_host import HOST, TOPIC, BrokerHost
 from tests.simulation.checkers.book import Book, DamageReported
-from tests.simulation.clients import Clients
+from tests.simulation.clients import Clients, Role
 from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES, os_error
 from tests.simulation.link import LinkQuality
@@ -52,6 +52,7 @@ class Nemesis:
         self._host = host
         self._book = book
         self._sometimes = sometimes
+        self._clients = clients
         self._aims: list[Aim] = []
         self._heals: list[Callable[[], None]] = []
         self._rotted_partitions: set[int] = set()
@@ -366,7 +367,7 @@ class Nemesis:
 
     def _lose_replies(self, fault: Fault) -> None:
         """Let a producer hear nothing from an append on, until it has lost its patience."""
-        names = [name for name in self._world.nodes if name.startswith("p")]
+        names = self._clients.names(Role.PRODUCER)
         name = names[int(fault.dice * len(names))]
         seconds = 2.0 + fault.dice * 97 % 6
 

@@ -30,6 +30,7 @@ from tests.simulation.checkers.broker_promises import (
     LogStartRises,
     RotIsFound,
 )
+from tests.simulation.checkers.consumer_promises import ConsumersReadAll
 from tests.simulation.checkers.history import (
     HistoryChecker,
     Operation,
@@ -90,8 +91,7 @@ class _Life:
         self._world = world
         self._plan = plan
         self.host = BrokerHost(world, plan, self.book, self.sometimes)
-        self._clients = Clients(world, plan, self.book, self.sometimes)
-        self._clients.rules = self.rules
+        self._clients = Clients(world, plan, self.book, self.sometimes, self.rules)
         self._other_logs: dict[int, FinalLog] = {}
 
     async def live(self) -> None:
@@ -212,6 +212,7 @@ def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         RotIsFound(),
         HonestStatus(),
         AcknowledgedStays(),
+        ConsumersReadAll(),
         ProducerOrder(rules),
     ]
 

@@ -5,12 +5,15 @@
 
 from typing import Final
 
+from client.consumer import Consumer
+from client.metadata import TopicPartition
 from client.partition_queue import PartitionQueue
 from client.producer_batch import ProducerBatch
-from client.subscription import PartitionState, Subscription
+from client.subscription import Fetch, PartitionState, Subscription
 from tests.simulation.mutant import Mutant
 from wire.produce import AckLevel
 from wire.record_batch import restamp_producer
+from wire.rpc import Outcome
 
 _insert_unsent = PartitionQueue._insert_unsent
 
@@ -59,6 +62,23 @@ def _refused_and_skipped(
     _refused(self, state, error, now)
 
 
+_landed = Consumer._landed
+
+
+def _land_or_fall_asleep(self: Consumer, fetch: Fetch, outcome: Outcome) -> None:
+    if isinstance(outcome, Exception):
+        del self._flights[fetch]  # Its partitions count as being fetched for ever.
+    else:
+        _landed(self, fetch, outcome)
+
+
+_end_offsets = Consumer.end_offsets
+
+
+async def _end_offsets_of_nothing(self: Consumer) -> dict[TopicPartition, int]:
+    return dict.fromkeys(await _end_offsets(self), 0)
+
+
 MUTANTS: Final = (
     Mutant(
         "retry-as-new",
@@ -79,6 +99,16 @@ MUTANTS: Final = (
         "skip-after-reconnect",
         "a consumer leaves out a record after a fetch that failed",
         (Subscription, "_refused", _refused_and_skipped),
+    ),
+    Mutant(
+        "asleep-after-loss",
+        "a consumer does not repeat fetches that were lost with their connection",
+        (Consumer, "_landed", _land_or_fall_asleep),
+    ),
+    Mutant(
+        "end-too-early",
+        "a consumer is told that logs end at their beginning",
+        (Consumer, "end_offsets", _end_offsets_of_nothing),
     ),
 )
 """Planted bugs of the client."""

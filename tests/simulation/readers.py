@@ -1,20 +1,24 @@
 """Clients that read: one by hand, which sees all that a broker says, and one with the library."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import final
 
 import trio
 
 from client.client import connect
+from client.consumer import Consumer
+from client.metadata import TopicPartition
 from client.record import RecordBatch
 from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import (
     Book,
+    Consumed,
     DamageReported,
     Fetched,
     FinalLog,
     OutOfRange,
+    Place,
     ViolationError,
 )
 from tests.simulation.checkers.history import Operation, Outcome, Poll
@@ -182,56 +186,107 @@ class RawReader:
 
 @final
 class LibraryReader:
-    """Reads all partitions with the client library, for the history."""
+    """Reads all partitions with the client library, for the history.
+
+    Told to stop, it reads to the end, and tells the book what it has read since its beginning.
+    """
 
     def __init__(self, name: str, book: Book, history: list[Operation]) -> None:
         """Write what is read to `history`."""
         self._name = name
         self._book = book
         self._history = history
+        self._should_stop = False
+        self._following = trio.CancelScope()
+        self._positions: dict[int, int] = {}
+        self._moved_at: dict[int, float] = {}
+        self._values: dict[Place, bytes] = {}
+        self._left_out: list[DamageReported] = []
         self._has_sought = True
 
+    def stop(self) -> None:
+        """Have it read what is there now, and then return."""
+        self._should_stop = True
+        self._following.cancel()
+
     async def run(self, process: Process) -> None:
-        """Read until the process is ended."""
-        positions: dict[int, int] = {}
+        """Read until told to stop, and then to the end."""
         while True:
             try:
-                await self._read(process, positions)
+                await self._read(process)
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
+            else:
+                self._book.consumed(
+                    Consumed(self._name, self._positions, self._values, self._left_out)
+                )
+                return
 
-    async def _read(self, process: Process, positions: dict[int, int]) -> None:
+    async def _read(self, process: Process) -> None:
         async with (
             connect(f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S) as client,
             client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
         ):
-            for partition, offset in positions.items():
-                consumer.seek(TOPIC, partition, offset)
-            self._has_sought = True
-            while True:
-                try:
-                    async for batch in consumer.batches():
-                        self._note(batch)
-                        positions[batch.partition] = batch.next_offset
-                except CorruptRecordError as error:
-                    self._skip(error)
-                    raise
-                except OffsetOutOfRangeError:
-                    positions.clear()
-                    raise
+            for topic, partition in consumer.assignment:
+                if partition not in self._positions:
+                    start = consumer.position(topic, partition)
+                    assert start is not None, "it begins at the earliest offset"
+                    self._left_out.append(DamageReported(partition, 0, start))
+                    self._positions[partition] = start
+                self._move(consumer, partition, self._positions[partition])
+            while not self._should_stop:
+                with trio.CancelScope() as self._following:
+                    await self._follow(consumer, None)
+            await self._follow(consumer, await consumer.end_offsets())
 
-    def _skip(self, error: CorruptRecordError) -> None:
-        """The raw reader tells the book where damage is; here it ends the reading."""
-        del error
+    async def _follow(self, consumer: Consumer, until: Mapping[TopicPartition, int] | None) -> None:
+        """Read up to there, past everything that cannot be read."""
+        while True:
+            try:
+                async for batch in consumer.batches(until):
+                    self._note(batch)
+            except CorruptRecordError as error:
+                self._pass_damage(consumer, error)
+            except OffsetOutOfRangeError as error:
+                self._pass_deleted(consumer, error)
+            else:
+                return
+
+    def _pass_damage(self, consumer: Consumer, error: CorruptRecordError) -> None:
+        assert error.at is not None
+        assert error.next_offset is not None
+        partition = error.at[1]
+        damage = DamageReported(partition, self._positions[partition], error.next_offset)
+        self._book.damage_reported(damage)
+        self._left_out.append(damage)
+        self._move(consumer, partition, error.next_offset)
+
+    def _pass_deleted(self, consumer: Consumer, error: OffsetOutOfRangeError) -> None:
+        assert error.at is not None
+        assert error.log_start_offset is not None
+        assert error.log_end_offset is not None
+        partition, start, end = error.at[1], error.log_start_offset, error.log_end_offset
+        position = self._positions[partition]
+        # It may have been told before it looked, but not before it came there.
+        asked_at = self._moved_at[partition]
+        self._book.out_of_range(OutOfRange(self._name, partition, position, start, end, asked_at))
+        self._left_out.append(DamageReported(partition, position, start))
+        self._move(consumer, partition, max(start, min(position, end)))
+
+    def _move(self, consumer: Consumer, partition: int, offset: int) -> None:
+        consumer.seek(TOPIC, partition, offset)
+        self._positions[partition] = offset
+        self._moved_at[partition] = trio.current_time()
         self._has_sought = True
 
     def _note(self, batch: RecordBatch) -> None:
+        self._positions[batch.partition] = batch.next_offset
+        self._moved_at[batch.partition] = trio.current_time()
         values = [
-            (record.offset, record.value.decode())
-            for record in batch.records()
-            if record.value is not None
+            (record.offset, record.value) for record in batch.records() if record.value is not None
         ]
+        self._values.update(((batch.partition, offset), value) for offset, value in values)
         if values:
-            step = Poll({str(batch.partition): values})
+            step = Poll({str(batch.partition): [(at, value.decode()) for at, value in values]})
             self._history.append(Operation(self._name, Outcome.OK, [step], seeks=self._has_sought))
             self._has_sought = False

@@ -9,6 +9,7 @@ from tests.simulation.checkers.book import (
     Acknowledged,
     Book,
     Checker,
+    Consumed,
     DamageReported,
     Fetched,
     FinalLog,
@@ -27,6 +28,7 @@ from tests.simulation.checkers.broker_promises import (
     LogStartRises,
     RotIsFound,
 )
+from tests.simulation.checkers.consumer_promises import ConsumersReadAll
 from tests.simulation.checkers.log_promises import (
     TRESPASS,
     AcknowledgedStays,
@@ -265,6 +267,31 @@ def rotted_and_served(book: Book) -> None:
     book.ended({0: FinalLog(0, 9, {3: b"x"}, [DamageReported(0, 4, 5)])})
 
 
+def consumed(
+    *entries: tuple[int, int],
+    next_offset: int,
+    left_out: tuple[DamageReported, ...] = (),
+    has_loss: bool = False,
+) -> Story:
+    """Let a consumer read this, where records 1 and 2 are at 0 and 1, and 2 was acknowledged."""
+    values = {(0, offset): record(number).value for offset, number in entries}
+
+    def tell(book: Book) -> None:
+        if has_loss:
+            book.forgotten({0: 1})
+        book.consumed(Consumed("c", {0: next_offset}, values, left_out))
+        ended((0, 1), (1, 2), acks=(acked(2, 1),))(book)
+
+    return tell
+
+
+def consumed_and_rotted(book: Book) -> None:
+    rotted(book)
+    values = {(0, offset): b"x" for offset in range(3, 5)}
+    book.consumed(Consumed("c", {0: 5}, values, [DamageReported(0, 0, 3)]))
+    book.ended({0: FinalLog(0, 9, {})})
+
+
 KEPT: list[tuple[Checker, Story]] = [
     (TimeIsFound(), sought(10, 5)),
     (TimeIsFound(), sought(21, 7)),
@@ -279,6 +306,10 @@ KEPT: list[tuple[Checker, Story]] = [
     (AcknowledgedStays(), ended((0, 1), acks=(acked(1, 0),))),
     (AcknowledgedStays(), ended(start=1, acks=(acked(1, 0),))),
     (ProducerOrder(RULES), ended((0, 1), (4, 2))),
+    (ConsumersReadAll(), consumed((0, 1), (1, 2), next_offset=2)),
+    (ConsumersReadAll(), consumed((1, 2), next_offset=2, left_out=(DamageReported(0, 0, 1),))),
+    (ConsumersReadAll(), consumed((0, 1), (1, 3), next_offset=2, has_loss=True)),
+    (ConsumersReadAll(), consumed_and_rotted),
     (Contiguous(), told(fetched((0, 1), (1, 2)))),
     (BelowHighWatermark(), told(fetched((0, 1), high_watermark=1))),
     (HighWatermarkRises(), told(fetched(high_watermark=3), fetched(high_watermark=3))),
@@ -324,6 +355,11 @@ BROKEN: list[tuple[Checker, Story]] = [
     (AcknowledgedStays(), ended((1, 2), acks=(acked(1, 0),))),
     (AcknowledgedStays(), ended((0, 2), acks=(acked(1, 0),))),
     (ProducerOrder(RULES), ended((0, 2), (1, 1))),
+    (ConsumersReadAll(), consumed((0, 1), next_offset=1)),
+    (ConsumersReadAll(), consumed((1, 2), next_offset=2)),
+    (ConsumersReadAll(), consumed((0, 1), (1, 3), next_offset=2)),
+    (ConsumersReadAll(), consumed((0, 1), (1, 2), (2, 3), next_offset=3)),
+    (ConsumersReadAll(), consumed((0, 3), (1, 2), next_offset=2, has_loss=True)),
     (Contiguous(), told(fetched((0, 1), (2, 3)))),
     (Contiguous(), told(fetched((1, 1), fetch_offset=0))),
     (BelowHighWatermark(), told(fetched((0, 1), (1, 2), high_watermark=1))),

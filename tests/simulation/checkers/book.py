@@ -78,6 +78,17 @@ class Fetched(msgspec.Struct, frozen=True):
     asked_at: float
 
 
+class Consumed(msgspec.Struct, frozen=True):
+    """All that one consumer has read, from its start until it was told to stop."""
+
+    reader: str
+    next_offsets: Mapping[int, int]
+    """How far it came in each partition that it was to read."""
+    values: Mapping[Place, bytes]
+    left_out: Sequence["DamageReported"]
+    """What it was told that it cannot read: damaged or deleted."""
+
+
 class TopicChange(msgspec.Struct, frozen=True):
     """The creation or the deletion of a topic."""
 
@@ -154,6 +165,9 @@ class Checker:
 
     def fetched(self, fetched: Fetched) -> None:
         """A reader got a reply."""
+
+    def consumed(self, consumed: Consumed) -> None:
+        """A consumer is at the end, and reads no more."""
 
     def out_of_range(self, refusal: OutOfRange) -> None:
         """A reader was told the bounds of a log, and that it is outside of them."""
@@ -247,6 +261,11 @@ class Book:
             return
         for checker in self.checkers:
             checker.fetched(fetched)
+
+    def consumed(self, consumed: Consumed) -> None:
+        """See `Checker.consumed`."""
+        for checker in self.checkers:
+            checker.consumed(consumed)
 
     def out_of_range(self, refusal: OutOfRange) -> None:
         """See `Checker.out_of_range`; a reply from before a loss may be about what is lost."""

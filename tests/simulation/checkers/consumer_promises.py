@@ -1,0 +1,84 @@
+"""What the client library hands to an application."""
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from tests.simulation.checkers.book import (
+    Acknowledged,
+    Checker,
+    Consumed,
+    DamageReported,
+    FinalLog,
+    Place,
+)
+
+
+@final
+class ConsumersReadAll(Checker):
+    """A consumer that came to the end has read what is there, all of it and nothing else.
+
+    Definition: for every offset from the log start to where it came, and at least to the end of
+    what was acknowledged, it has read the value that the last reader finds. Excused are what it was
+    told to be damaged or deleted, what rotted after it was read, and everything from the lowest
+    offset on that a crash was ever allowed to take: there it may have read what was lost and passed
+    what came instead. It is not to know of records that nobody waited for, and that came later.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._consumed: list[Consumed] = []
+        self._rotted: list[DamageReported] = []
+        self._lossless_ends: dict[int, int] = {}
+        self._acknowledged_ends: dict[int, int] = {}
+
+    def acknowledged(self, ack: Acknowledged) -> None:
+        """See `Checker`."""
+        if ack.offset is not None:
+            partition = ack.record.partition
+            end = max(ack.offset + 1, self._acknowledged_ends.get(partition, 0))
+            self._acknowledged_ends[partition] = end
+
+    def consumed(self, consumed: Consumed) -> None:
+        """See `Checker`."""
+        self._consumed.append(consumed)
+
+    def rotted(self, damage: DamageReported) -> None:
+        """See `Checker`."""
+        self._rotted.append(damage)
+
+    def forgotten(self, ends: Mapping[int, int]) -> None:
+        """See `Checker`."""
+        for partition, end in ends.items():
+            self._lossless_ends[partition] = min(end, self._lossless_ends.get(partition, end))
+
+    def ended(self, logs: Mapping[int, FinalLog]) -> None:
+        """See `Checker`."""
+        for consumed in self._consumed:
+            for partition, next_offset in consumed.next_offsets.items():
+                log = logs[partition]
+                end = max(next_offset, self._acknowledged_ends.get(partition, 0))
+                end = min(end, self._lossless_ends.get(partition, end))
+                for offset in range(log.log_start_offset, end):
+                    self._compare(consumed, (partition, offset), log.values.get(offset))
+
+    def _compare(self, consumed: Consumed, place: Place, expected: bytes | None) -> None:
+        found = consumed.values.get(place)
+        if found == expected or (found is None and _is_within(place, consumed.left_out)):
+            return
+        if expected is None and _is_within(place, self._rotted):
+            return
+        self.fail(
+            f"{consumed.reader} read {_short(found)} at {place}, where the last reader found"
+            f" {_short(expected)}"
+        )
+
+
+def _is_within(place: Place, ranges: Sequence[DamageReported]) -> bool:
+    partition, offset = place
+    return any(
+        each.partition == partition and each.offset <= offset < each.next_offset for each in ranges
+    )
+
+
+def _short(value: bytes | None) -> str:
+    return "nothing" if value is None else repr(value[:32])
