@@ -15,7 +15,7 @@ from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES, os_error
 from tests.simulation.link import LinkQuality
 from tests.simulation.plans import Fault, Plan
-from tests.simulation.rot import checkpoints, provable_batches, provable_sectors
+from tests.simulation.rot import checkpoints, first_base_offset, provable_batches, provable_sectors
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 
@@ -332,9 +332,10 @@ class Nemesis:
         if paths:
             path = paths[int(fault.dice * len(paths))]
             bit = int(fault.dice * 1_000_003) % (len(disk.durable_bytes(path)) * 8)
-            partition = self._book.numbers.of_directory(path.rpartition("/")[0])
+            directory = path.rpartition("/")[0]
+            partition = self._book.numbers.of_directory(directory)
             assert partition is not None, "checkpoints are those of partitions"
-            self._book.checkpoint_rotted(partition)
+            self._book.checkpoint_rotted(partition, first_base_offset(disk, directory))
             self._flip(disk, path, bit)
 
     def _flip(self, disk: FaultyDisk, path: str, bit: int) -> None:

@@ -277,6 +277,11 @@ class FaultyDisk:
         """Return the paths of all files, without a call that could fail."""
         return [path for path, _ in self._tree.files()]
 
+    def names_seen_or_durable(self, path: str) -> set[str]:
+        """Return the names in a directory that a process sees, or may see after a power cut."""
+        directory = self._tree.directory(path)
+        return set(directory.entries) | set(directory.durable)
+
     def visible_bytes(self, path: str) -> bytes:
         """Return what processes see of a file, without a call that could fail."""
         return bytes(self._inode(path).cached)

@@ -75,6 +75,12 @@ def checkpoints(disk: FaultyDisk) -> list[str]:
     ]
 
 
+def first_base_offset(disk: FaultyDisk, directory: str) -> int:
+    """Return the offset below which no segment of a log is on the disk, nor can come back to it."""
+    names = disk.names_seen_or_durable(directory)
+    return min((int(name[:-4]) for name in names if name.endswith(".log")), default=0)
+
+
 def visible_log_ends(disk: FaultyDisk, topic: str) -> dict[int, int]:
     """Return the end of what a topic's partitions were given, on the disk or in its cache.
 

@@ -124,16 +124,20 @@ def refused_and_read(book: Book) -> None:
     book.fetched(fetched((0, 1)))
 
 
-def trespassed(*, is_read: bool, has_rot: bool = False) -> Story:
+def trespassed(*, is_read: bool = True, has_rot: bool = False, start: int = 0) -> Story:
+    """Keep a good record at offset 3; open the log anew at `start`; then keep a bad one."""
+    good = SentRecord("t0", 0, 0, b"t0/0/0/as it should be")
     bad = SentRecord("t0", 0, 1, b"t0/0/1" + TRESPASS)
 
     def tell(book: Book) -> None:
+        book.acknowledged(Acknowledged(good, 3, AckLevel.DURABLE, 1.0))
         if has_rot:
-            book.checkpoint_rotted(0)
+            book.checkpoint_rotted(0, 0)
+        probed(("log_opened", {"log_start_offset": start}))(book)
         if is_read:
-            book.fetched(Fetched("r", 0, 1, 2, [(1, bad.value)], 9, 0, 1.0))
+            book.fetched(Fetched("r", 0, 5, 6, [(5, bad.value)], 9, 0, 1.0))
         else:
-            book.acknowledged(Acknowledged(bad, 1, AckLevel.DURABLE, 1.0))
+            book.acknowledged(Acknowledged(bad, 5, AckLevel.DURABLE, 1.0))
 
     return tell
 
@@ -169,11 +173,25 @@ def opened_after_a_clean_stop_at(end: int) -> Story:
     return tell
 
 
-def refused(offset: int, *, has_loss: bool = False) -> Story:
+def refused(*offsets: int, has_loss: bool = False, has_read: bool = True) -> Story:
     def tell(book: Book) -> None:
+        if has_read:
+            book.fetched(fetched((0, 1), (1, 2)))
         if has_loss:
             book.forgotten({0: 0})
-        book.out_of_range(OutOfRange("r", 0, offset, 3, 9, 3.0))
+        for offset in offsets:
+            book.out_of_range(OutOfRange("r", 0, offset, 3, 9, 3.0))
+
+    return tell
+
+
+def high_watermark_after_a_loss(high_watermark: int, *, acknowledged: bool) -> Story:
+    """Have it known to be 6; lose what is above 4; then see it."""
+
+    def tell(book: Book) -> None:
+        told(acked(1, 5) if acknowledged else fetched(high_watermark=6))(book)
+        book.forgotten({0: 4})
+        told(fetched(high_watermark=high_watermark, asked_at=3.0))(book)
 
     return tell
 
@@ -194,17 +212,22 @@ def repeated_after_deletion(*, has_rot: bool, start: int) -> Story:
     def tell(book: Book) -> None:
         told(acked(1, 0))(book)
         if has_rot:
-            book.checkpoint_rotted(0)
+            book.checkpoint_rotted(0, 0)
         probed(("log_opened", {"log_start_offset": start}))(book)
         told(acked(1, 7))(book)
 
     return tell
 
 
-def deleted_and_rotted(book: Book) -> None:
-    deleted_then_start_at(5)(book)
-    book.checkpoint_rotted(0)
-    book.fetched(fetched(log_start_offset=0, asked_at=3.0))
+def deleted_and_rotted(start: int) -> Story:
+    """Delete up to 5, from a log whose first segment begins at 3; rot its checkpoint; open it."""
+
+    def tell(book: Book) -> None:
+        deleted_then_start_at(5)(book)
+        book.checkpoint_rotted(0, 3)
+        book.fetched(fetched(log_start_offset=start, asked_at=3.0))
+
+    return tell
 
 
 def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
@@ -296,7 +319,7 @@ KEPT: list[tuple[Checker, Story]] = [
     (TimeIsFound(), sought(10, 5)),
     (TimeIsFound(), sought(21, 7)),
     (NoTrespass(), told(acked(1, 5), fetched((5, 1)))),
-    (NoTrespass(), trespassed(is_read=True, has_rot=True)),
+    (NoTrespass(), trespassed(has_rot=True, start=4)),
     (StableOffsets(), told(acked(1, 0), fetched((0, 1)), fetched((0, 1)))),
     (StableOffsets(), told_with_loss(acked(1, 0), fetched((0, 2), asked_at=3.0))),
     (NoDuplicates(RULES), told(acked(1, 0), acked(1, 0), fetched((0, 1)))),
@@ -315,6 +338,8 @@ KEPT: list[tuple[Checker, Story]] = [
     (HighWatermarkRises(), told(fetched(high_watermark=3), fetched(high_watermark=3))),
     (HighWatermarkRises(), told(acked(1, 5), fetched(high_watermark=6, asked_at=3.0))),
     (HighWatermarkRises(), told(acked(1, 5), fetched(high_watermark=0, asked_at=1.0))),
+    (HighWatermarkRises(), high_watermark_after_a_loss(4, acknowledged=True)),
+    (HighWatermarkRises(), high_watermark_after_a_loss(4, acknowledged=False)),
     (
         DurableStays(),
         probed(("log_flushed", {"durable_end_offset": 3}), ("log_opened", {"log_end_offset": 3})),
@@ -327,7 +352,7 @@ KEPT: list[tuple[Checker, Story]] = [
     (DeletedStays(has_retention=False), deleted_then_start_at(0, is_told=False)),
     (DeletedStays(has_retention=False), deleted_then_start_at(7, asked=None)),
     (DeletedStays(has_retention=True), deleted_then_start_at(7)),
-    (DeletedStays(has_retention=False), deleted_and_rotted),
+    (DeletedStays(has_retention=False), deleted_and_rotted(3)),
     (SettingsStay(), altered("2", "2", is_told=True, has_restart=True)),
     (SettingsStay(), altered("1", "1", is_told=False, has_restart=True)),
     (SettingsStay(), altered("1", "2", is_told=False)),
@@ -344,6 +369,8 @@ BROKEN: list[tuple[Checker, Story]] = [
     (TimeIsFound(), sought(11, 7)),
     (NoTrespass(), trespassed(is_read=True)),
     (NoTrespass(), trespassed(is_read=False)),
+    (NoTrespass(), trespassed(start=4)),
+    (NoTrespass(), trespassed(has_rot=True, start=3)),
     (StableOffsets(), told(acked(1, 0), fetched((0, 2)))),
     (StableOffsets(), told(fetched((0, 1)), fetched((0, 2)))),
     (NoDuplicates(RULES), told(fetched((0, 1), (1, 1)))),
@@ -365,6 +392,8 @@ BROKEN: list[tuple[Checker, Story]] = [
     (BelowHighWatermark(), told(fetched((0, 1), (1, 2), high_watermark=1))),
     (HighWatermarkRises(), told(fetched(high_watermark=3), fetched(high_watermark=2))),
     (HighWatermarkRises(), told(acked(1, 5), fetched(high_watermark=5, asked_at=3.0))),
+    (HighWatermarkRises(), high_watermark_after_a_loss(3, acknowledged=True)),
+    (HighWatermarkRises(), high_watermark_after_a_loss(3, acknowledged=False)),
     (
         DurableStays(),
         probed(("log_flushed", {"durable_end_offset": 3}), ("log_opened", {"log_end_offset": 2})),
@@ -375,8 +404,11 @@ BROKEN: list[tuple[Checker, Story]] = [
     (LogStartRises(), told(fetched(log_start_offset=10, high_watermark=9))),
     (Contiguous(), refused(4)),
     (Contiguous(), refused(10)),
+    (Contiguous(), refused(10, 10, has_loss=True)),
+    (Contiguous(), refused(10, has_loss=True, has_read=False)),
     (DeletedStays(has_retention=False), deleted_then_start_at(4)),
     (DeletedStays(has_retention=False), deleted_then_start_at(6)),
+    (DeletedStays(has_retention=False), deleted_and_rotted(2)),
     (SettingsStay(), altered("1", is_told=True)),
     (SettingsStay(), altered("1", "2", is_told=False, has_restart=True)),
     (TopicsStay(), topics("create", "created A", "start", "sees")),

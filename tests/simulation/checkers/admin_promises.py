@@ -18,8 +18,8 @@ class DeletedStays(Checker):
 
     Definition: whoever asks after a deletion was acknowledged finds the log start at its end or
     above it, across crashes. Where there is no retention, the log start is never above the end of
-    all deletions that were asked for. A checkpoint that has rotted is excused: nothing else says
-    where in a segment the log began.
+    all deletions that were asked for. A checkpoint that has rotted is excused within a segment:
+    nothing else says where in it the log began. Segments that have gone from the disk stay away.
     """
 
     def __init__(self, *, has_retention: bool) -> None:
@@ -40,9 +40,10 @@ class DeletedStays(Checker):
         if not ends or before_offset > ends[-1][1]:
             ends.append((self.now(), before_offset))
 
-    def checkpoint_rotted(self, partition: int) -> None:
+    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
-        self._ends.pop(partition, None)
+        known = self._ends.get(partition, [])
+        self._ends[partition] = [(at, min(end, start_min)) for at, end in known]
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""

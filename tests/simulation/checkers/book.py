@@ -205,8 +205,11 @@ class Checker:
     def rotted(self, damage: DamageReported) -> None:
         """The world damaged these records on the disk."""
 
-    def checkpoint_rotted(self, partition: int) -> None:
-        """The world damaged what a broker has noted of a log apart from the log."""
+    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+        """The world damaged what a broker has noted of a log apart from the log.
+
+        On the disk there is no segment of it that begins below `start_min`.
+        """
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """What lay at or above these offsets, by partition, may be lost, and given again."""
@@ -331,10 +334,10 @@ class Book:
         for checker in self.checkers:
             checker.rotted(damage)
 
-    def checkpoint_rotted(self, partition: int) -> None:
+    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker.checkpoint_rotted`."""
         for checker in self.checkers:
-            checker.checkpoint_rotted(partition)
+            checker.checkpoint_rotted(partition, start_min)
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker.forgotten`."""

@@ -76,8 +76,9 @@ class NoDuplicates(Checker):
         if ack.offset is not None and rules.is_idempotent:
             self._note(ack.record.value, (ack.record.partition, ack.offset))
 
-    def checkpoint_rotted(self, partition: int) -> None:
+    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
+        del start_min
         self._rotted.add(partition)
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
@@ -123,30 +124,50 @@ TRESPASS = b"/must be refused"
 class NoTrespass(Checker):
     """What leaves a gap behind its producer's last batch, or is of an old epoch, is refused.
 
-    Such records are marked. A checkpoint that has rotted is excused: if the batches are deleted as
-    well, nothing tells of their producer any more.
+    Such records are marked. Excused is what comes from a producer all of whose batches were deleted
+    when the checkpoint had rotted: nothing told of it any more.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
-        self._excused: set[int] = set()
+        self._good: dict[str, Place] = {}
+        """By producer: where the last record stands that it was right to send."""
+        self._rotted: set[int] = set()
+        self._unknown_below: dict[int, int] = {}
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
-        self._check(ack.record.partition, ack.record.value, "was acknowledged")
+        record = ack.record
+        if ack.offset is not None and not record.value.endswith(TRESPASS):
+            self._good[record.producer] = (record.partition, ack.offset)
+        self._check(record.partition, record.value, "was acknowledged")
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
         for _, value in fetched.records:
             self._check(fetched.partition, value, "was read")
 
-    def checkpoint_rotted(self, partition: int) -> None:
+    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
-        self._excused.add(partition)
+        del start_min
+        self._rotted.add(partition)
+
+    def probed(self, event: str, fields: Mapping[str, object]) -> None:
+        """See `Checker`."""
+        if event == "log_opened" and fields["partition"] in self._rotted:
+            partition, start = fields["partition"], fields["log_start_offset"]
+            assert isinstance(partition, int)
+            assert isinstance(start, int)
+            self._rotted.remove(partition)
+            self._unknown_below[partition] = start
 
     def _check(self, partition: int, value: bytes, how: str) -> None:
-        if value.endswith(TRESPASS) and partition not in self._excused:
+        if value.endswith(TRESPASS) and not self._is_excused(producer_of(value), partition):
             self.fail(f"{_short(value)} {how}")
+
+    def _is_excused(self, producer: str, partition: int) -> bool:
+        place = self._good.get(producer)
+        return place is not None and place[1] < self._unknown_below.get(partition, 0)
 
 
 @final
@@ -276,30 +297,36 @@ class ProducerOrder(Checker):
 class Contiguous(Checker):
     """A reader gets every offset: nothing is skipped but damage and what the log start passed.
 
-    A reader that is told that its offset is out of range was indeed below the log start, or above
-    an end that was lost, as it may be.
+    A reader that is told that its offset is out of range was indeed below the log start; or above
+    an end that was lost, as it may be, which happens to those who read before, and once to each.
     """
 
     def __init__(self) -> None:
         """Know of no loss."""
-        self._lossy: set[int] = set()
+        self._readers: set[tuple[str, int]] = set()
+        """Readers and the partitions that they have read."""
+        self._may_be_above: set[tuple[str, int]] = set()
+        """Those that have not been told yet of the last loss."""
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
-        self._lossy.update(ends)
+        self._may_be_above.update(each for each in self._readers if each[1] in ends)
 
     def out_of_range(self, refusal: OutOfRange) -> None:
         """See `Checker`."""
         is_below = refusal.offset < refusal.log_start_offset
         is_above = refusal.offset > refusal.log_end_offset
-        if not is_below and not (is_above and refusal.partition in self._lossy):
+        who = (refusal.reader, refusal.partition)
+        if not is_below and not (is_above and who in self._may_be_above):
             self.fail(
                 f"{refusal.reader} was refused {(refusal.partition, refusal.offset)}, and the log"
                 f" goes from {refusal.log_start_offset} to {refusal.log_end_offset}"
             )
+        self._may_be_above.discard(who)
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
+        self._readers.add((fetched.reader, fetched.partition))
         expected = max(fetched.fetch_offset, 0)
         for offset, _ in fetched.records:
             if offset != expected:
@@ -382,9 +409,11 @@ class HighWatermarkRises(Checker):
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
-        del ends
-        self._seen.clear()
-        self._acknowledged_ends.clear()
+        for (reader, partition), seen in self._seen.items():
+            self._seen[reader, partition] = min(seen, ends.get(partition, seen))
+        for partition, end in ends.items():
+            known = self._acknowledged_ends.get(partition, [])
+            self._acknowledged_ends[partition] = [(at, min(each, end)) for at, each in known]
 
 
 def producer_of(value: bytes) -> str:
