@@ -31,6 +31,7 @@ serves many. `docs/raft.md` explains the rest.
 | `progress` | what a leader knows of one follower |
 | `log` | the log, its memberships and its snapshot |
 | `promises` | term and vote, and the messages that wait until they are durable |
+| `writing` | the one write that is on its way to the disk |
 | `ready` | what goes between the core and its shell |
 | `membership`, `messages`, `config`, `errors` | declarations |
 """

@@ -25,6 +25,11 @@ class RaftConfig:
     for election; a leader that does not hear of a majority for this long steps down. Ten times
     the heartbeat at least lets a few of them be lost."""
 
+    write_ticks_max: int = 50
+    """A leader whose disk takes so long for a write lets another voter lead: nothing can be applied
+    here meanwhile, although the others go on committing. It does not stand before the disk answers.
+    A disk that is full counts as one that does not answer."""
+
     append_bytes_max: int = 1 * MiB
     """Entries in one message; one entry always fits."""
 

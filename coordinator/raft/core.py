@@ -51,6 +51,7 @@ from coordinator.raft.progress import Progress
 from coordinator.raft.promises import Promises
 from coordinator.raft.ready import MembershipChange, ReadState, Ready, StoredState, Write
 from coordinator.raft.role import Role
+from coordinator.raft.writing import Writing
 
 
 @final
@@ -92,7 +93,8 @@ class RaftCore:
         self._config = config
         self._log = RaftLog(stored.snapshot, stored.entries)
         self._promises = Promises(stored.hard_state)
-        if self._log.last.term > self.term:  # a crash came between the two writes
+        if self._log.last.term > self.term and not is_damaged:
+            # A crash came between the two writes.
             self._promises.begin_term(self._log.last.term)
         self._timer = ElectionTimer(config.election_ticks, dice)
         self._role = Role.FOLLOWER
@@ -100,7 +102,7 @@ class RaftCore:
         self._leadership: Leadership | None = None
         self._campaign: Campaign | None = None
         self._following = Following(identity, self._log)
-        self._write: Write | None = None
+        self._writing = Writing(self._promises, self._log, config.write_ticks_max)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             PreVoteRequest: self._on_pre_vote_request,
             PreVoteReply: self._on_pre_vote_reply,
@@ -156,17 +158,18 @@ class RaftCore:
 
     def tick(self) -> None:
         """Let a tick pass."""
+        self._writing.tick()
         leadership = self._leadership
         if leadership is not None:
             leadership.tick()
             if not leadership.hears_majority():
                 self._step_down()
+            elif self._writing.is_stuck and self.membership.others(self.identity):
+                self._hand_over(leadership)
         elif self._timer.tick():
-            self._leader = None
+            self._step_down()
             if self._may_stand():
                 self._ask_whether_to_stand()
-            else:
-                self._timer.reset()
 
     def step(self, message: Message) -> None:
         """Take in a message; late, doubled and foreign ones do no harm."""
@@ -281,7 +284,7 @@ class RaftCore:
                 self._promises.post(message)
             reads = tuple(self._leadership.take_reads())
         return Ready(
-            self._next_write(),
+            self._writing.begin(),
             self._promises.take_messages(),
             self._log.take_installed(),
             self._log.take_committed(bytes_max=self._config.committed_bytes_max),
@@ -290,40 +293,23 @@ class RaftCore:
 
     def synced(self, write: Write) -> None:
         """Take note that a write is durable."""
-        assert write is self._write, "there is one write at a time"
-        self._write = None
-        if write.hard_state is not None:
-            self._promises.synced(write.hard_state)
-        durable_index = self._log.durable_index
-        self._log.synced(write.last, write.snapshot)
+        has_more = self._writing.end(write)
         if self._role is Role.CANDIDATE and self._promises.is_durable:
             self._count_vote(self.identity, is_granted=True)
         elif self._leadership is not None:
             self._advance_commit()
-        elif self._leader is not None and self._log.durable_index > durable_index:
+        elif self._leader is not None and has_more:
             self._promises.post(self._following.report(self._leader, self.term))
-
-    def _next_write(self) -> Write | None:
-        if self._write is not None:
-            return None
-        hard_state = self._promises.unsynced()
-        snapshot = self._log.snapshot if self._log.is_snapshot_unsynced else None
-        entries = self._log.unsynced()
-        if hard_state is None and snapshot is None and not entries:
-            return None
-        self._write = Write(hard_state, snapshot, entries, self._log.last)
-        return self._write
 
     # Elections.
 
     def _may_stand(self) -> bool:
-        is_needed = self.identity in self._log.voters_needed
-        return is_needed and not self.is_damaged and not self._log.is_snapshot_unsynced
+        is_able = not (self.is_damaged or self._writing.is_stuck or self._log.is_snapshot_unsynced)
+        return is_able and self.identity in self._log.voters_needed
 
     def _ask_whether_to_stand(self) -> None:
         self._role = Role.PRE_CANDIDATE
         self._campaign = Campaign()
-        self._timer.reset()
         for voter in self.membership.others(self.identity):
             self._promises.post(PreVoteRequest(self.identity, voter, self.term, self.last))
         self._count_vote(self.identity, is_granted=True)
@@ -466,9 +452,13 @@ class RaftCore:
         self._log.commit_to(index)
         is_removed = self.identity not in self.membership.voters
         if is_removed and self._log.membership_index <= index:
-            for message in leadership.farewell():
-                self._promises.post(message)
-            self._step_down()
+            self._hand_over(leadership)
+
+    def _hand_over(self, leadership: Leadership) -> None:
+        """Let the best of the other voters stand for election, and stop leading."""
+        for message in leadership.farewell():
+            self._promises.post(message)
+        self._step_down()
 
     def _append(self, kind: EntryKind, payload: bytes) -> EntryId:
         entry = Entry(self._log.last_index + 1, self.term, kind, payload)

@@ -187,8 +187,8 @@ class Leadership:
         self._is_transfer_sent = False
 
     def farewell(self) -> list[Message]:
-        """Return the message by which a leader that is no voter any more passes leadership on."""
-        voters = self._log.membership.voters
+        """Return the message by which a leader that cannot go on passes leadership on."""
+        voters = self._log.membership.others(self._identity)
         best = max(voters, key=lambda voter: self._progress[voter].match_index)
         return [TimeoutNow(self._identity, best, self.term)]
 

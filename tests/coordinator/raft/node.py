@@ -44,6 +44,8 @@ class RaftNode:
         self._config = config
         self._snapshot_every, self._keep_entries = snapshots
         self._disk_count = 0
+        self.is_damaged = False
+        """The present disk has lost something, and the node knows it."""
         self.identity = Identity(node_id, b"")
         self.disk = RaftDisk(membership)
         self.new_disk(membership)
@@ -59,10 +61,11 @@ class RaftNode:
     def new_disk(self, membership: Membership) -> None:
         """Become another node, which remembers nothing."""
         self._disk_count += 1
+        self.is_damaged = False
         self.identity = Identity(self.node_id, f"d{self.node_id}.{self._disk_count}".encode())
         self.disk = RaftDisk(membership)
 
-    def start(self, *, is_damaged: bool = False) -> None:
+    def start(self) -> None:
         """Begin with what the disk has."""
         assert self.core is None
         self.boot += 1
@@ -72,7 +75,7 @@ class RaftNode:
             self.disk.stored(),
             self._config,
             Random(f"{self._world.dice.random()}"),
-            is_damaged=is_damaged,
+            is_damaged=self.is_damaged,
         )
         self.applied_index = self.disk.snapshot.index
         self.pump()

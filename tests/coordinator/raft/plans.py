@@ -88,6 +88,7 @@ class Plan(msgspec.Struct, frozen=True):
         return RaftConfig(
             heartbeat_ticks=max(1, self.election_ticks // 5),
             election_ticks=self.election_ticks,
+            write_ticks_max=self.election_ticks * 3,
             append_entries_max=self.entries_max,
             inflight_messages_max=self.window_messages,
             snapshot_ticks=self.election_ticks * 3,
@@ -123,11 +124,14 @@ def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
     Half of the plans have some of all kinds of fault, the others many of a few that go together.
     """
     dice = Random(f"plan {seed}")
+    entries_max = dice.choice((1, 1, 2, 8, 100))
     if dice.random() < 0.5:
         kinds = [kind for kind in KINDS if dice.random() < 0.4] or ["crash_leader"]
         count = dice.randrange(2, 14)
     else:
-        kinds = list(dice.choice(_STYLES))
+        style = dice.randrange(len(_STYLES))
+        kinds = list(_STYLES[style])
+        entries_max = entries_max if style else 1
         count = dice.randrange(8, 20)
     voter_count = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
     spare_count = dice.choice((0, 0, 1, 2))
@@ -152,7 +156,7 @@ def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
         spare_count=spare_count,
         has_learners=dice.random() < 0.4,
         election_ticks=dice.choice((5, 5, 8, 10)),
-        entries_max=dice.choice((1, 1, 2, 8, 100)),
+        entries_max=entries_max,
         window_messages=dice.choice((1, 2, 4, 64)),
         snapshot_every=dice.choice((3, 3, 8, 30, 1000)),
         keep_entries=dice.choice((0, 0, 2, 10)),

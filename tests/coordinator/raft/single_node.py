@@ -24,7 +24,9 @@ from tests.coordinator.raft.samples import (
 )
 
 NEW = StoredState(HardState(), NOTHING)
-CONFIG = RaftConfig(election_ticks=5, uncommitted_bytes_max=200, payload_bytes_max=100)
+CONFIG = RaftConfig(
+    election_ticks=5, write_ticks_max=20, uncommitted_bytes_max=200, payload_bytes_max=100
+)
 ALONE = StoredState(HardState(), snapshot(0, 0, Membership.of_voters([A])))
 
 

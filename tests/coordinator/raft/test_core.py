@@ -294,6 +294,44 @@ class TestLeading:
         assert core.role is Role.LEADER
         assert core.term == 1
 
+    def test_a_leader_whose_disk_is_stuck_lets_another_voter_lead(self) -> None:
+        """The others could commit without its disk, but it applies nothing, and answers nobody."""
+        core = leader()
+        core.propose(b"x")
+        core.ready()
+        for _ in range(CONFIG.write_ticks_max):
+            core.step(AppendReply(B, A, 1, 2, 2, 1, 0))
+            core.tick()
+
+        assert core.role is Role.FOLLOWER
+        assert TimeoutNow(A, B, 1) in core.ready().messages
+
+    def test_a_node_does_not_stand_while_its_disk_is_stuck(self) -> None:
+        core = node(stored(1, 1))
+        core.step(append(1, (1, 1), 1))
+        write = core.ready().write
+        roles: list[Role] = []
+
+        pass_time(core, CONFIG.write_ticks_max + 50)
+        core.step(TimeoutNow(B, A, 1))
+        roles.append(core.role)
+        assert write is not None
+        core.synced(write)
+        pass_time(core, 2 * CONFIG.election_ticks)
+        roles.append(core.role)
+
+        assert roles == [Role.FOLLOWER, Role.PRE_CANDIDATE]
+
+    def test_a_leader_that_is_alone_waits_for_its_disk(self) -> None:
+        core = node(ALONE)
+        sync(core)
+        core.propose(b"x")
+        core.ready()
+
+        pass_time(core, 2 * CONFIG.write_ticks_max)
+
+        assert core.role is Role.LEADER
+
     def test_a_change_counts_from_the_moment_it_is_appended(self) -> None:
         core = leader()
 

@@ -262,7 +262,7 @@ class TestIdentity:
 
     def test_a_node_with_damaged_state_says_nothing(self) -> None:
         """It must not vote or campaign with what is left of its log (I71)."""
-        core = node(is_damaged=True)
+        core = node(stored(1, 1, 2), is_damaged=True)
         pass_time(core, 50)
 
         core.step(VoteRequest(B, A, 1, at(0, 0), is_transfer=False))

@@ -75,14 +75,14 @@ def test_a_life_does_not_depend_on_the_hashes_of_the_process() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "two-changes",
+        "stale-ack",
+        "learner-counts",
         "vote-twice",
         "any-log-is-up-to-date",
         "no-term-start",
         "commit-unmatched",
         "no-pre-vote",
         "no-check-quorum",
-        "read-unconfirmed",
     ],
 )
 def test_a_planted_bug_is_caught(name: str) -> None:

@@ -286,7 +286,8 @@ class World:
             node.crash()
         self.damaged.add(node.identity.disk_id.decode())
         node.disk.lose_end(self.dice)
-        node.start(is_damaged=True)
+        node.is_damaged = True
+        node.start()
 
         def replace() -> None:
             assert node.identity == identity
