@@ -1,31 +1,20 @@
 """Whichever node is asked, the one that leads decides, and the asked one knows what came of it."""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 import trio
 
 from coordinator.cluster.commands import (
-    Command,
     Registered,
-    Reply,
     TopicAnswer,
     UnfenceBroker,
     encode_command,
 )
-from coordinator.controller import Controller
-from coordinator.peers import Peers
-from coordinator.raft_node import RaftNode
-from coordinator.replicated import ReplicatedMetadata
-from coordinator.submission import Submission
 from tests.coordinator.raft_life import Nemesis, until
-from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, watch_roles
+from tests.coordinator.raft_nodes import CLUSTER_ID, Host
+from tests.coordinator.submitting import Cluster, play
 from tests.coordinator.test_replicated import create, names, register
 from tests.simulation.faulty_disk import StaleHandleError
-from tests.simulation.world import Simulation, World
-from wire import api
 from wire.cluster import DecideRequest, HeartbeatRequest
-from wire.env import Env
 from wire.errors import (
     InvalidRequestError,
     LeaderNotAvailableError,
@@ -33,71 +22,6 @@ from wire.errors import (
     StaleBrokerEpochError,
     TopicExistsError,
 )
-
-
-class Cluster:
-    """Three nodes, each with a way to have the cluster decide."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.group = hosts(world, 3, self._make)
-        self._submissions: dict[int, Submission] = {}
-
-    def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
-        metadata = ReplicatedMetadata(env, node)
-        node.on_role(metadata.role_changed)
-        controller = Controller(env, node, metadata)
-        peers = Peers(
-            env,
-            nursery,
-            name=f"node{node.identity.node_id}",
-            address_of=lambda node_id: (f"node{node_id}", PORT),
-        )
-        submission = Submission(node, metadata, controller, peers)
-        self._submissions[node.identity.node_id] = submission
-        return Made(
-            metadata,
-            {api.DECIDE: submission.decide, api.HEARTBEAT: submission.take_heartbeat},
-            [controller.run],
-        )
-
-    def submission(self, host: Host) -> Submission:
-        """Return what the process on a host has."""
-        assert host.raft is not None
-        return self._submissions[host.node_id]
-
-    async def submit(self, host: Host, command: Command, *, timeout_s: float = 20.0) -> Reply:
-        """Have a command decided by asking one node."""
-        try:
-            return await self.submission(host).submit(command, timeout_s=timeout_s)
-        except StaleHandleError as error:
-            raise RequestTimedOutError("the process that was asked has died") from error
-
-    async def leader_and_another(self) -> tuple[Host, Host]:
-        """Return the host that leads, and one that knows it."""
-        found: list[Host] = []
-
-        def is_known() -> bool:
-            found[:] = [host for host in self.group if host.raft and host.raft.has_begun_term]
-            return len(found) == 1 and all(
-                host.raft is not None and host.raft.leader_id == found[0].node_id
-                for host in self.group
-            )
-
-        await until(is_known)
-        return found[0], next(host for host in self.group if host is not found[0])
-
-
-def play(story: Callable[[Cluster], Awaitable[None]], *, seed: int = 1) -> None:
-    async def main(world: World) -> None:
-        watch_roles(world)
-        cluster = Cluster(world)
-        for host in cluster.group:
-            host.start()
-        with trio.fail_after(600):
-            await story(cluster)
-
-    Simulation(seed).run(main)
 
 
 async def with_brokers(cluster: Cluster, host: Host) -> None:

@@ -1,0 +1,169 @@
+"""A broker's place in its cluster: it registers, says that it lives, and takes its leave.
+
+Shell around `coordinator.cluster.sessions.OwnSession`. A broker that hears nothing from the cluster
+stops to act as a leader before the cluster gives its partitions to others.
+"""
+
+from typing import Final, NamedTuple, final
+
+import trio
+
+from coordinator.cluster.commands import RegisterBroker, Registered
+from coordinator.cluster.sessions import HEARTBEAT_INTERVAL_MS, SESSION_MS, OwnSession
+from coordinator.replicated import ReplicatedMetadata
+from coordinator.submission import Submission
+from wire.cluster import HeartbeatReply, HeartbeatRequest
+from wire.env import Env
+from wire.errors import (
+    RequestTimedOutError,
+    RetriableError,
+    StaleBrokerEpochError,
+)
+
+_ATTEMPT_S: Final = SESSION_MS / 1000
+_RETRY_S: Final = 0.5
+_LEAVING_S: Final = 0.1
+
+
+class BrokerPlace(NamedTuple):
+    """What a broker says of itself when it registers."""
+
+    node_id: int
+    disk_id: str
+    """Of its data directory."""
+    host: str
+    port: int
+    """Where clients and other brokers reach it."""
+    failure_domain: str
+    """What fails together with it; empty when nothing does."""
+    clean_stop_epoch: int | None
+    """Broker epoch of the process that stopped last in this directory, if it wrote all to disk."""
+
+
+@final
+class Registration:
+    """One process of a broker, as the cluster knows it.
+
+    Invariant: while `may_lead` is true, nobody else was given what this broker leads.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        submission: Submission,
+        metadata: ReplicatedMetadata,
+        place: BrokerPlace,
+        *,
+        cluster_id: str,
+    ) -> None:
+        """Be known to nobody yet; `run` must run in a task of its own."""
+        self._env = env
+        self._submission = submission
+        self._metadata = metadata
+        self._place = place
+        self._cluster_id = cluster_id
+        self._incarnation_id = env.random.randbytes(12).hex()
+        self._session = OwnSession()
+        self._is_fenced = True
+        self._beating = trio.Lock()
+        self.broker_epoch: int | None = None
+        """Given by the cluster at each registration; `None` before the first."""
+
+    def may_lead(self) -> bool:
+        """Return whether this broker may act as the leader of what it leads."""
+        return not self._is_fenced and self._session.is_valid(now_ms=_now_ms())
+
+    async def run(self) -> None:
+        """Register, and send heartbeats; until cancelled.
+
+        Raises:
+            DuplicateBrokerError: Another process has this broker's place; this one must stop.
+        """
+        await self.register()
+        while True:
+            await self._beat_or_register(wants_to_stop=False)
+            is_in = not self._is_fenced
+            await trio.sleep(HEARTBEAT_INTERVAL_MS / 1000 if is_in else _RETRY_S)
+
+    async def register(self) -> None:
+        """Become known to the cluster; returns when it is.
+
+        Raises:
+            DuplicateBrokerError: The place is taken.
+        """
+        place = self._place
+        command = RegisterBroker(
+            place.node_id,
+            place.disk_id,
+            self._incarnation_id,
+            place.host,
+            place.port,
+            place.failure_domain,
+            place.clean_stop_epoch,
+        )
+        while True:
+            try:
+                reply = await self._submission.submit(command, timeout_s=_ATTEMPT_S)
+            except RetriableError as error:
+                self._env.probe("not_registered", severity="warning", reason=str(error))
+                await trio.sleep(_RETRY_S)
+                continue
+            assert isinstance(reply, Registered)
+            self.broker_epoch = reply.broker_epoch
+            self._env.probe("broker_registered", broker_epoch=reply.broker_epoch)
+            return
+
+    async def leave(self, *, timeout_s: float) -> bool:
+        """Have others take over what this broker leads; return whether nothing is left.
+
+        Nothing is left as well when the cluster does not know this process any more.
+        """
+        with trio.move_on_after(timeout_s):
+            while True:
+                try:
+                    answer = await self._beat(wants_to_stop=True)
+                except StaleBrokerEpochError:
+                    return True
+                except RequestTimedOutError:
+                    continue
+                if answer.may_stop:
+                    return True
+                await trio.sleep(_LEAVING_S)
+        return False
+
+    async def _beat_or_register(self, *, wants_to_stop: bool) -> None:
+        try:
+            await self._beat(wants_to_stop=wants_to_stop)
+        except StaleBrokerEpochError:
+            # Unregistered, or the cluster lost track. Should another process have taken over,
+            # registering says so.
+            self._is_fenced = True
+            await self.register()
+        except RequestTimedOutError as error:
+            self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
+
+    async def _beat(self, *, wants_to_stop: bool) -> HeartbeatReply:
+        assert self.broker_epoch is not None, "registered before"
+        async with self._beating:
+            known = self._metadata.state.brokers.get(self._place.node_id)
+            is_caught_up = known is not None and known.broker_epoch >= self.broker_epoch
+            sent_at_ms = _now_ms()
+            answer = await self._submission.heartbeat(
+                HeartbeatRequest(
+                    self._cluster_id,
+                    self._place.node_id,
+                    self.broker_epoch,
+                    is_caught_up,
+                    wants_to_stop,
+                ),
+                timeout_s=_ATTEMPT_S,
+            )
+            self._is_fenced = answer.is_fenced
+            if not answer.is_fenced:
+                self._session.answered(sent_at_ms=sent_at_ms)
+            return answer
+
+
+def _now_ms() -> int:
+    """Return monotonic time."""
+    return int(trio.current_time() * 1000)

@@ -1,0 +1,110 @@
+"""Three nodes, each with a way to have the cluster decide, and a broker that can be on it."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from coordinator.cluster.commands import Command, Reply
+from coordinator.controller import Controller
+from coordinator.peers import Peers
+from coordinator.raft_node import RaftNode
+from coordinator.registration import BrokerPlace, Registration
+from coordinator.replicated import ReplicatedMetadata
+from coordinator.submission import Submission
+from tests.coordinator.raft_life import until
+from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, watch_roles
+from tests.simulation.faulty_disk import StaleHandleError
+from tests.simulation.world import Simulation, World
+from wire import api
+from wire.env import Env
+from wire.errors import DuplicateBrokerError, RequestTimedOutError
+
+
+class Cluster:
+    """Three nodes."""
+
+    def __init__(self, world: World, *, has_brokers: bool = False) -> None:
+        self.world = world
+        self.group = hosts(world, 3, self._make)
+        self.registrations: dict[int, Registration] = {}
+        """The broker of each node, of the process that was started last."""
+        self.refusals: dict[int, DuplicateBrokerError] = {}
+        """Why a broker had to stop."""
+        self._has_brokers = has_brokers
+        self._submissions: dict[int, Submission] = {}
+
+    def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
+        metadata = ReplicatedMetadata(env, node)
+        node.on_role(metadata.role_changed)
+        controller = Controller(env, node, metadata)
+        peers = Peers(
+            env,
+            nursery,
+            name=f"node{node.identity.node_id}",
+            address_of=lambda node_id: (f"node{node_id}", PORT),
+        )
+        submission = Submission(node, metadata, controller, peers)
+        self._submissions[node.identity.node_id] = submission
+        tasks = [controller.run]
+        if self._has_brokers:
+            tasks.append(lambda: self.be_a_broker(env, node, submission, metadata))
+        return Made(
+            metadata,
+            {api.DECIDE: submission.decide, api.HEARTBEAT: submission.take_heartbeat},
+            tasks,
+        )
+
+    async def be_a_broker(
+        self, env: Env, node: RaftNode, submission: Submission, metadata: ReplicatedMetadata
+    ) -> None:
+        """Be the broker of a node, until another one takes its place."""
+        node_id = node.identity.node_id
+        place = BrokerPlace(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None)
+        registration = Registration(env, submission, metadata, place, cluster_id=CLUSTER_ID)
+        self.registrations[node_id] = registration
+        try:
+            await registration.run()
+        except DuplicateBrokerError as error:
+            self.refusals[node_id] = error
+
+    def submission(self, host: Host) -> Submission:
+        """Return what the process on a host has."""
+        assert host.raft is not None
+        return self._submissions[host.node_id]
+
+    async def submit(self, host: Host, command: Command, *, timeout_s: float = 20.0) -> Reply:
+        """Have a command decided by asking one node."""
+        try:
+            return await self.submission(host).submit(command, timeout_s=timeout_s)
+        except StaleHandleError as error:
+            raise RequestTimedOutError("the process that was asked has died") from error
+
+    async def leader_and_another(self) -> tuple[Host, Host]:
+        """Return the host that leads, and one that knows it."""
+        found: list[Host] = []
+
+        def is_known() -> bool:
+            found[:] = [host for host in self.group if host.raft and host.raft.has_begun_term]
+            return len(found) == 1 and all(
+                host.raft is not None and host.raft.leader_id == found[0].node_id
+                for host in self.group
+            )
+
+        await until(is_known)
+        return found[0], next(host for host in self.group if host is not found[0])
+
+
+def play(
+    story: Callable[[Cluster], Awaitable[None]], *, seed: int = 1, has_brokers: bool = False
+) -> None:
+    """Let a story happen among three nodes."""
+
+    async def main(world: World) -> None:
+        watch_roles(world)
+        cluster = Cluster(world, has_brokers=has_brokers)
+        for host in cluster.group:
+            host.start()
+        with trio.fail_after(600):
+            await story(cluster)
+
+    Simulation(seed).run(main)
