@@ -14,7 +14,6 @@ from wire.produce import InitProducerRequest
 from wire.session import HelloRequest, MetadataRequest
 from wire.topics import DescribeTopicsRequest
 
-
 BETWEEN_BROKERS = {
     ApiKey.PEER_STATUS,
     ApiKey.RAFT,
