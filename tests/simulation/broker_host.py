@@ -93,12 +93,8 @@ class BrokerHost:
         self._honest.disk_was_full = True
 
     async def _serve(self, process: Process) -> None:
-        settings = self._plan.broker_settings
-        config = BrokerConfig(
-            listen=f"{HOST}:{PORT}",
-            flush_interval_ms=settings["flush_interval_ms"],
-            maintenance_interval_ms=settings["maintenance_interval_ms"],
-        )
+        limits = self._plan.broker_settings
+        config = BrokerConfig(listen=f"{HOST}:{PORT}", **limits)  # type: ignore[arg-type]  # numbers
         stop_wanted = self._stop_wanted
         try:
             async with open_broker(config, process.env, process.disk):

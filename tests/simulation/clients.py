@@ -155,6 +155,7 @@ class Clients:
             self._sometimes,
             topic_id=self._topic_id,
             partition_count=self._plan.partition_count,
+            fetch_bytes=self._plan.reading.raw_fetch_bytes,
         )
         self.readers.append(reader)
         return reader
@@ -172,7 +173,7 @@ class Clients:
     def _library_reader(self, name: str) -> Program:
         self._generations[name] += 1
         generation = f"{name}.{self._generations[name]}"
-        consumer = LibraryReader(generation, self._book, self.history)
+        consumer = LibraryReader(generation, self._book, self.history, self._plan.reading)
         self._consumers[name] = consumer
         return consumer.run
 

@@ -6,6 +6,7 @@ Some are aimed: they wait for a moment that lasts microseconds, and strike in it
 import errno
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import final
 
 from tests.simulation.broker_host import HOST, TOPIC, BrokerHost
@@ -101,13 +102,22 @@ class Nemesis:
                 loss=network.loss,
                 split=network.split,
                 reset=network.reset,
+                bytes_per_s=inf if network.bytes_per_s is None else network.bytes_per_s,
             )
         )
+        self._world.network.window_bytes = network.window_bytes
+        self._spoil_clocks(plan)
         self._world.buggify.site_rate = plan.buggify_rate
         self._world.buggify.fire_rate = 0.25
         self._world.buggify.on_fired = self._sometimes.forced
         for fault in plan.faults:
             self._world.clock.call_later(fault.at, partial(self._strike, fault))
+
+    def _spoil_clocks(self, plan: Plan) -> None:
+        random = self._world.streams.stream("clocks")
+        for node in self._world.nodes.values():
+            node.wall_clock.jump(random.uniform(-1, 1) * plan.clock_error_s)
+            node.wall_clock.drift(1 + random.uniform(-1, 1) * plan.clock_drift)
 
     def end(self) -> None:
         """Make everything good that was made bad, but for what has rotted."""

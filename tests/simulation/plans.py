@@ -69,6 +69,10 @@ _HAS_FAULT = 0.5
 _HAS_ROT = 0.3
 """Less, as some promises can be checked only where nothing was damaged."""
 _ROTS = {"rot", "rot_checkpoint", "lose_sector"}
+
+ALWAYS_SET: Final = ("flush_interval_ms", "maintenance_interval_ms")
+"""Settings of the broker that every plan gives, because their defaults are too long for a life."""
+
 _CHURNS = 0.4
 _KILLED_AT_END = 0.25
 _DEEDS = {"delete_records", "alter_topic"}
@@ -101,6 +105,28 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     """Records handed over at once, at most."""
     value_bytes_max: int
     delivery_timeout_s: float
+    linger_s: float = 0.0
+    batch_bytes_max: int = 256 << 10
+    max_in_flight: int = 5
+    """Batches of one partition that are under way at once."""
+    request_timeout_s: float = 4.0
+    """How long the client waits for any reply."""
+    ack_timeout_ms: int = 1000
+    """How long a broker may let a `raw` one wait for an acknowledgement."""
+    is_scattered: bool = False
+    """Whether the records of a burst go to any partitions, by the library, and not all to one."""
+
+
+class ReadingPlan(msgspec.Struct, frozen=True):
+    """How much is read at a time."""
+
+    raw_fetch_bytes: int = 4096
+    """From one partition, by the readers that work by hand."""
+    partition_bytes_max: int = 1 << 20
+    """From one partition, by those that use the library, as what follows."""
+    prefetch_bytes: int = 16 << 20
+    min_bytes: int = 1
+    max_wait_s: float = 0.5
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -110,6 +136,10 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     loss: float
     split: float
     reset: float
+    bytes_per_s: float | None = None
+    """`None` for a link that is never the bottleneck."""
+    window_bytes: int = 64 << 10
+    """How much may be under way on a connection that nobody reads from."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -135,6 +165,11 @@ class Plan(msgspec.Struct, frozen=True):
     is_killed_at_end: bool = True
     """Whether the broker is killed when the faults are over. If not, it must get over by itself
     what they have left behind."""
+    reading: ReadingPlan = ReadingPlan()
+    clock_error_s: float = 0.0
+    """How far the clock of each machine is off, at most."""
+    clock_drift: float = 0.0
+    """By which part of the time it gains or loses, at most."""
 
     @property
     def is_durable(self) -> bool:
@@ -177,15 +212,23 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         loss=random.choice([0.0, 0.0, 0.01, 0.05]),
         split=random.choice([0.0, 0.1, 0.5]),
         reset=random.choice([0.0, 0.0, 0.001, 0.01]),
+        bytes_per_s=random.choice([None, None, None, 1e6, 1e5, 3e4]),
+        window_bytes=random.choice([64 << 10, 64 << 10, 4 << 10, 512]),
     )
     random = streams.stream("disk")
     sync_mean_s = 10 ** random.uniform(-4, -1.7)
     random = streams.stream("clients")
-    producers = [_draw_producer(random) for _ in range(random.randint(1, 3))]
+    tuning = streams.stream("producers")
+    producers = [_tune(_draw_producer(random), tuning) for _ in range(random.randint(1, 3))]
     library_consumer_count = random.randint(0, 1)
     random = streams.stream("churn")
     churn_pause_s = 10 ** random.uniform(-1.0, 0.3) if random.random() < _CHURNS else None
     is_killed_at_end = streams.stream("end").random() < _KILLED_AT_END
+    random = streams.stream("reading")
+    reading = _draw_reading(random)
+    random = streams.stream("clocks")
+    clock_error_s = random.choice([0.0, 0.0, 0.1, 5.0, 600.0])
+    clock_drift = random.choice([0.0, 0.0, 0.0005, 0.1])
     random = streams.stream("configuration")
     return Plan(
         seed=str(seed),
@@ -196,6 +239,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         broker_settings={
             "flush_interval_ms": random.choice([50, 500, 5000]),
             "maintenance_interval_ms": random.choice([200, 1000, 5000]),
+            **_draw_limits(streams.stream("limits")),
         },
         sync_mean_s=sync_mean_s,
         restart_mean_s=random.choice([0.1, 0.3, 1.0]),
@@ -206,6 +250,9 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         faults=_draw_faults(streams, seconds),
         churn_pause_s=churn_pause_s,
         is_killed_at_end=is_killed_at_end,
+        reading=reading,
+        clock_error_s=clock_error_s,
+        clock_drift=clock_drift,
     )
 
 
@@ -237,6 +284,44 @@ def _draw_producer(random: Random) -> ProducerPlan:
         value_bytes_max=random.choice([10, 100, 1500]),
         delivery_timeout_s=random.choice([2.0, 10.0, 30.0]),
     )
+
+
+def _tune(plan: ProducerPlan, random: Random) -> ProducerPlan:
+    """Return a producer with limits that are far too low, in some lives."""
+    return msgspec.structs.replace(
+        plan,
+        linger_s=random.choice([0.0, 0.0, 0.005, 0.05]),
+        batch_bytes_max=random.choice([256 << 10, 256 << 10, 2000, 100]),
+        max_in_flight=random.choice([5, 5, 2, 1]),
+        request_timeout_s=random.choice([4.0, 4.0, 1.0, 0.3]),
+        ack_timeout_ms=random.choice([1000, 1000, 50, 2]),
+        is_scattered=random.random() < 0.4,
+    )
+
+
+def _draw_reading(random: Random) -> ReadingPlan:
+    return ReadingPlan(
+        raw_fetch_bytes=random.choice([4096, 4096, 1 << 20, 1]),
+        partition_bytes_max=random.choice([1 << 20, 4096, 1]),
+        prefetch_bytes=random.choice([16 << 20, 4096, 1]),
+        min_bytes=random.choice([1, 1, 2000]),
+        max_wait_s=random.choice([0.5, 0.5, 0.05, 2.0]),
+    )
+
+
+def _draw_limits(random: Random) -> dict[str, int]:
+    """Return limits of a broker: those that it comes with, or some that lives run into."""
+    drawn = {
+        "open_files_max": random.choice([512, 16]),
+        "in_flight_requests_max": random.choice([256, 256, 2, 1]),
+        "connections_max": random.choice([10_000, 10_000, 8]),
+        "stalled_frame_ms": random.choice([30_000, 30_000, 300]),
+        "shutdown_grace_ms": random.choice([10_000, 200, 0]),
+        "reply_bytes_max": random.choice([8 << 20, 1 << 16]),
+    }
+    if random.random() < 0.3:
+        drawn |= {"frame_bytes_max": 2 << 20, "request_memory_bytes": 4 << 20}
+    return drawn
 
 
 def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:

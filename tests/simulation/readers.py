@@ -7,6 +7,7 @@ from typing import final
 import trio
 
 from client.client import connect
+from client.config import ConsumerConfig
 from client.consumer import Consumer
 from client.metadata import TopicPartition
 from client.record import RecordBatch
@@ -22,6 +23,7 @@ from tests.simulation.checkers.book import (
     ViolationError,
 )
 from tests.simulation.checkers.history import Operation, Outcome, Poll
+from tests.simulation.plans import ReadingPlan
 from tests.simulation.process import Process
 from tests.simulation.sometimes import Sometimes
 from wire import api
@@ -42,7 +44,7 @@ from wire.rpc import RpcConnection, open_rpc
 PATIENCE_S = 4.0
 BACKOFF_S = 0.1
 _WAIT_MS = 500
-_FETCH_BYTES = 4096
+_FETCH_BYTES_MAX = 1 << 20
 _UNPACKED_MAX = 1 << 24
 
 
@@ -68,10 +70,18 @@ class RawReader:
     """Reads all partitions from their start, follows them, and tells the book everything."""
 
     def __init__(
-        self, name: str, book: Book, sometimes: Sometimes, *, topic_id: bytes, partition_count: int
+        self,
+        name: str,
+        book: Book,
+        sometimes: Sometimes,
+        *,
+        topic_id: bytes,
+        partition_count: int,
+        fetch_bytes: int = 4096,
     ) -> None:
-        """Begin at the start."""
+        """Begin at the start; ask each partition for `fetch_bytes` at a time."""
         self.should_stop = False
+        self._fetch_bytes = fetch_bytes
         self._first = book.numbers.first(topic_id)
         self.logs = {self._first + partition: FinalLog() for partition in range(partition_count)}
         """What was read since the beginning, by number of the partition."""
@@ -90,14 +100,14 @@ class RawReader:
         is_at_end = False
         while not (is_at_end and self.should_stop):
             partitions = [
-                PartitionFetch(self._topic_id, partition, offset, _FETCH_BYTES)
+                PartitionFetch(self._topic_id, partition, offset, self._fetch_bytes)
                 for partition, offset in enumerate(self._next_offsets)
             ]
             asked_at = trio.current_time()
             with trio.fail_after(PATIENCE_S):
                 results, data = await connection.call(
                     api.FETCH,
-                    FetchRequest(_WAIT_MS, 1, 1 << 20, partitions),
+                    FetchRequest(_WAIT_MS, 1, _FETCH_BYTES_MAX, partitions),
                     take=lambda reply, data: (reply.results, bytes(data)),
                 )
             self._note_wait(asked_at, has_data=bool(data))
@@ -191,8 +201,17 @@ class LibraryReader:
     Told to stop, it reads to the end, and tells the book what it has read since its beginning.
     """
 
-    def __init__(self, name: str, book: Book, history: list[Operation]) -> None:
+    def __init__(
+        self, name: str, book: Book, history: list[Operation], reading: ReadingPlan
+    ) -> None:
         """Write what is read to `history`."""
+        self._config = ConsumerConfig(
+            auto_offset_reset="earliest",
+            min_bytes=reading.min_bytes,
+            max_wait=reading.max_wait_s,
+            partition_bytes_max=reading.partition_bytes_max,
+            prefetch_bytes=reading.prefetch_bytes,
+        )
         self._name = name
         self._book = book
         self._history = history
@@ -225,7 +244,7 @@ class LibraryReader:
     async def _read(self, process: Process) -> None:
         async with (
             connect(f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S) as client,
-            client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
+            client.consumer(TOPIC, config=self._config) as consumer,
         ):
             for topic, partition in consumer.assignment:
                 if partition not in self._positions:

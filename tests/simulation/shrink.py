@@ -17,7 +17,7 @@ from typing import final
 import msgspec
 
 from tests.simulation.planned_life import LifeReport
-from tests.simulation.plans import Fault, NetworkPlan, Plan
+from tests.simulation.plans import ALWAYS_SET, Fault, NetworkPlan, Plan, ReadingPlan
 
 Run = Callable[[Plan], LifeReport]
 
@@ -159,11 +159,19 @@ def _simplifications() -> Iterator[Callable[[Plan], Plan]]:
     yield _without_idle_time
     yield lambda plan: replace(plan, network=_CALM)
     yield lambda plan: replace(plan, buggify_rate=0.0)
+    yield lambda plan: replace(plan, reading=ReadingPlan(), clock_error_s=0.0, clock_drift=0.0)
+    yield _with_default_limits
     yield lambda plan: replace(plan, library_consumer_count=0)
     yield lambda plan: replace(plan, churn_pause_s=None)
     yield lambda plan: replace(plan, partition_count=1)
     for number in range(3):
         yield partial(_with_one_producer, number)
+
+
+def _with_default_limits(plan: Plan) -> Plan:
+    """Leave the broker those limits that every plan has."""
+    settings = {name: value for name, value in plan.broker_settings.items() if name in ALWAYS_SET}
+    return msgspec.structs.replace(plan, broker_settings=settings)
 
 
 def _without_idle_time(plan: Plan) -> Plan:

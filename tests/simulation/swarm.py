@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
-from typing import final
+from typing import Final, final
 
 from tests.simulation.children import workers
 from tests.simulation.mutants import find_mutant
@@ -23,6 +23,17 @@ KEPT_PLANS = Path(__file__).parent / "kept_plans"
 
 LIVES_FOR_ALL_PROBES = 200
 """A swarm of so many lives must have reached every probe."""
+
+LIVES_FOR_EASY_PROBES = 12
+EASY_PROBES: Final = (
+    "torn tail",
+    "crash after append",
+    "cut: nothing",
+    "cut: prefix",
+    "poll woken",
+    "outcome unknown",
+)
+"""Two lives of three reach each of them, so that the smallest swarm reaches all."""
 
 
 @dataclass(slots=True)

@@ -206,6 +206,14 @@ def deleted_then_start_at(start: int, *, asked: int | None = 5, is_told: bool = 
     return tell
 
 
+def rotted_while_deleted(book: Book) -> None:
+    """The checkpoint rots when the deletion is done, and before its reply arrives."""
+    book.deleting(0, 5)
+    book.checkpoint_rotted(0, 3)
+    book.deleted(0, 5, 1.0)
+    book.fetched(fetched(log_start_offset=3, asked_at=3.0))
+
+
 def repeated_after_deletion(*, has_rot: bool, start: int) -> Story:
     """Retention takes the segments below `start`; then a record of offset 0 comes again."""
 
@@ -353,6 +361,7 @@ KEPT: list[tuple[Checker, Story]] = [
     (DeletedStays(has_retention=False), deleted_then_start_at(7, asked=None)),
     (DeletedStays(has_retention=True), deleted_then_start_at(7)),
     (DeletedStays(has_retention=False), deleted_and_rotted(3)),
+    (DeletedStays(has_retention=False), rotted_while_deleted),
     (SettingsStay(), altered("2", "2", is_told=True, has_restart=True)),
     (SettingsStay(), altered("1", "1", is_told=False, has_restart=True)),
     (SettingsStay(), altered("1", "2", is_told=False)),

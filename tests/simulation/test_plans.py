@@ -4,9 +4,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import fields
 
+from broker.config import BrokerConfig
 from tests.simulation.planned_life import live
-from tests.simulation.plans import FAULT_GAPS_S, Plan, draw_plan, load_plan, to_json
+from tests.simulation.plans import (
+    FAULT_GAPS_S,
+    Plan,
+    ProducerPlan,
+    ReadingPlan,
+    draw_plan,
+    load_plan,
+    to_json,
+)
 from tests.simulation.sometimes import PROBES
 from tests.simulation.swarm import KEPT_PLANS
 
@@ -32,6 +43,34 @@ def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:
 
     assert set().union(*kinds) == set(FAULT_GAPS_S)
     assert not set(FAULT_GAPS_S).intersection(*kinds)
+
+
+def test_what_a_plan_was_kept_without_has_the_value_that_it_had_then(tmp_path: Path) -> None:
+    before = {field.name for field in fields(Plan) if field.required}
+    old = {name: value for name, value in to_builtins(draw_plan(7, 30.0)).items() if name in before}
+    newer = {field.name for field in fields(ProducerPlan) if not field.required}
+    old["producers"] = [
+        {name: value for name, value in producer.items() if name not in newer}
+        for producer in old["producers"]
+    ]
+    path = tmp_path / "plan.json"
+    path.write_bytes(msgspec.json.encode(old))
+
+    plan = load_plan(path)
+
+    assert {each.max_in_flight for each in plan.producers} == {5}
+    assert {each.ack_timeout_ms for each in plan.producers} == {1000}
+    assert (plan.reading, plan.clock_error_s, plan.clock_drift) == (ReadingPlan(), 0.0, 0.0)
+
+
+def test_a_broker_can_be_configured_as_every_plan_says() -> None:
+    plans = [draw_plan(seed, 1.0) for seed in range(100)]
+
+    for plan in plans:
+        limits = plan.broker_settings
+        config = BrokerConfig(**limits)  # type: ignore[arg-type]  # numbers
+        assert {name: getattr(config, name) for name in limits} == limits
+    assert {plan.broker_settings["in_flight_requests_max"] for plan in plans} == {256, 2, 1}
 
 
 def test_a_fault_that_is_taken_out_leaves_the_others_as_they_were() -> None:

@@ -12,7 +12,14 @@ import pytest
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS, find_mutant
 from tests.simulation.plans import draw_plan
-from tests.simulation.swarm import Swarm, SwarmSize, live_plan
+from tests.simulation.sometimes import PROBES
+from tests.simulation.swarm import (
+    EASY_PROBES,
+    LIVES_FOR_EASY_PROBES,
+    Swarm,
+    SwarmSize,
+    live_plan,
+)
 
 BUDGET_S = 40.0
 SECONDS = 15.0
@@ -42,8 +49,17 @@ def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
     assert report.life_count > 0
     assert report.failure is None, (
         f"seed {report.failure.plan.seed} breaks a promise: {report.failure.problem}\n"
-        f"replay it: make sim SEED={report.failure.plan.seed} SECONDS={SECONDS:g}"
+        f"replay it: make sim SEED={report.failure.plan.seed} SECONDS={SECONDS:g}\n"
+        "make its plan smaller, and keep that:"
+        f" make swarm SEEDS=1 FIRST={report.failure.plan.seed} SECONDS={SECONDS:g}"
     )
+    if report.life_count >= LIVES_FOR_EASY_PROBES:
+        tame = [probe for probe in EASY_PROBES if probe in report.missed_probes]
+        assert not tame, f"{report.life_count} lives never reached {tame}; they are too tame"
+
+
+def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
+    assert set(EASY_PROBES) <= PROBES.keys()
 
 
 @pytest.mark.parametrize("name", ["flush-does-nothing", "no-dedup"])

@@ -42,7 +42,6 @@ from wire.record_batch import Columns, encode_batch
 from wire.rpc import Outcome as RpcOutcome
 from wire.rpc import RpcConnection
 
-_ACK_TIMEOUT_MS = 1000
 _RESENT_MAX = 5
 """As many batches of a producer a broker remembers."""
 _LAST_COUNT = 4
@@ -120,7 +119,7 @@ class LibraryWriter:
         while True:
             try:
                 async with connect(
-                    f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
+                    f"{HOST}:{PORT}", env=process.env, request_timeout=self._plan.request_timeout_s
                 ) as client:
                     await self._write(client)
                     return
@@ -134,6 +133,9 @@ class LibraryWriter:
             idempotent=plan.is_idempotent,
             compression=plan.compression,  # type: ignore[arg-type]  # of the right three
             delivery_timeout=plan.delivery_timeout_s,
+            linger=plan.linger_s,
+            batch_bytes_max=plan.batch_bytes_max,
+            max_in_flight=plan.max_in_flight,
         )
         async with client.producer(config) as producer:
             await self._send_until_acknowledged(producer)
@@ -144,6 +146,8 @@ class LibraryWriter:
                 with self._operation():
                     async with trio.open_nursery() as nursery:
                         for _ in range(self._values.random.randint(1, plan.burst_max)):
+                            if plan.is_scattered:
+                                partition = self._values.choose_partition()
                             nursery.start_soon(self._send, producer, partition)
             await self._send_until_acknowledged(producer)
             for _ in range(_LAST_ATTEMPTS):
@@ -298,6 +302,7 @@ class RawWriter:
 
     async def _deliver(self, connection: RpcConnection, batch: "_Batch") -> bool:
         """Send a batch once; return whether it was acknowledged."""
+        batch.send_count += 1
         result = await self._produce(connection, batch)
         if result.error is not None:
             error = from_wire(result.error)
@@ -324,11 +329,17 @@ class RawWriter:
         return True
 
     def _begin_anew(self, batch: "_Batch") -> None:
-        """Take another identity: batches before this one were lost, as they may be."""
+        """Take another identity: batches before this one were lost, as they may be.
+
+        If this one was sent before, it may have been in the log, and may have been read.
+        """
         self.producer_id = 0
         self._sequences = [0] * len(self._sequences)
-        self._sequences[batch.partition] = len(batch.records)
-        batch.base_sequence = 0
+        if batch.send_count > 1:
+            self._under_way = None
+        else:
+            self._sequences[batch.partition] = len(batch.records)
+            batch.base_sequence = 0
         for batches in self._acknowledged:
             batches.clear()
 
@@ -352,7 +363,7 @@ class RawWriter:
     async def _produce(self, connection: RpcConnection, batch: "_Batch") -> PartitionAppended:
         encoded = batch.encode(self._plan, self.producer_id)
         entry = PartitionBatch(self._topic_id, batch.partition, len(encoded))
-        request = ProduceRequest(Acks(self._plan.acks), _ACK_TIMEOUT_MS, [entry])
+        request = ProduceRequest(Acks(self._plan.acks), self._plan.ack_timeout_ms, [entry])
         (result,) = (await ask_to_produce(connection, request, [encoded])).results
         return result
 
@@ -370,6 +381,7 @@ class _Batch:
         self.asked_at = asked_at
         self.base_offset = 0
         self.connection_number = 0
+        self.send_count = 0
 
     def encode(self, plan: ProducerPlan, producer_id: int) -> bytes:
         return bytes(

@@ -28,22 +28,28 @@ class DeletedStays(Checker):
         self._asked_ends: dict[int, float] = {}
         self._ends: dict[int, list[tuple[float, int]]] = {}
         """By partition: when deletions were acknowledged, and up to where; both rise."""
+        self._overtaken: dict[int, int] = {}
+        """By partition: what a checkpoint that rotted after the last deletion was asked for has
+        left of the log start."""
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
         """See `Checker`."""
         end = inf if before_offset is None else before_offset
         self._asked_ends[partition] = max(end, self._asked_ends.get(partition, 0))
+        self._overtaken.pop(partition, None)
 
     def deleted(self, partition: int, before_offset: int) -> None:
         """See `Checker`."""
         ends = self._ends.setdefault(partition, [])
-        if not ends or before_offset > ends[-1][1]:
-            ends.append((self.now(), before_offset))
+        end = min(before_offset, self._overtaken.get(partition, before_offset))
+        if not ends or end > ends[-1][1]:
+            ends.append((self.now(), end))
 
     def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
         known = self._ends.get(partition, [])
         self._ends[partition] = [(at, min(end, start_min)) for at, end in known]
+        self._overtaken[partition] = start_min  # News of a deletion may be on its way still.
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
