@@ -168,7 +168,8 @@ class RpcConnection:
             if received == 0:
                 raise ConnectionLostError(f"{self._stream.peer} closed the connection")
             decoder.bytes_received(received)
-            while (reply := self._core.next_reply()) is not None:
+            # Whoever is told may close the connection: those behind it have their outcome then.
+            while self._failure is None and (reply := self._core.next_reply()) is not None:
                 callback = self._callbacks.pop(reply.correlation_id)
                 callback((reply.message, reply.attachment))
             await trio.lowlevel.checkpoint()

@@ -350,6 +350,27 @@ async def test_closing_fails_everything_that_is_open(connected: Connected) -> No
     assert [str(outcome) for outcome in connected.outcomes] == ["connection to peer:1 was closed"]
 
 
+async def test_whoever_gets_a_reply_may_close_the_connection(connected: Connected) -> None:
+    def take_and_close(outcome: Outcome) -> None:
+        connected.take(outcome)
+        connected.rpc.close()
+
+    connected.rpc.submit(api.METADATA, METADATA, take_and_close)
+    connected.rpc.submit(api.METADATA, METADATA, connected.take)
+    first, second = connected.broker.read()
+    replies = [
+        api.METADATA.encode_reply(METADATA_REPLY, version=1, correlation_id=each)
+        for each in (first, second)
+    ]
+
+    connected.stream.feed(b"".join(replies))  # Both are there before anybody is told of one.
+    await wait_all_tasks_blocked()
+
+    answered, lost = connected.outcomes
+    assert answered == (METADATA_REPLY, b"")
+    assert isinstance(lost, ConnectionLostError)
+
+
 async def test_a_connection_that_breaks_while_sending_is_lost(nursery: trio.Nursery) -> None:
     stream = FakeStream(allowance=10)
     connected = Connected(nursery)
