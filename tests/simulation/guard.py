@@ -1,8 +1,8 @@
-"""Traps on every way out of a simulation: the real clock, entropy, sockets, files, threads.
+"""Traps on the ways out of a simulation: real clock, entropy, sockets, files, threads, processes.
 
 While they are set, whoever calls one of them gets an error that names the seam to use instead.
-What was imported by name before escapes the traps; the linter forbids that, with the list of
-`banned-api` in `pyproject.toml`.
+What was imported by name before escapes the traps, and so do methods of types that are made in C,
+as `datetime.now`; the linter forbids both, with the list of `banned-api` in `pyproject.toml`.
 """
 
 import builtins
@@ -12,6 +12,7 @@ import os
 import random
 import secrets
 import socket
+import subprocess
 import threading
 import time
 import uuid
@@ -42,15 +43,21 @@ _CLOCK = "take the time of day from env.clock, and monotonic time from trio.curr
 _ENTROPY = "draw from env.random"
 _NETWORK = "connect and listen through env.network"
 _DISK = "use the disk that the process was given"
+_PROCESS = "a simulated process is started by its node"
 _THREAD = "run it through env.offload"
 
 _EXITS = (
     _Exit(time, "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns", _CLOCK),
-    _Exit(time, "localtime gmtime strftime", _CLOCK),
+    _Exit(time, "localtime gmtime strftime ctime asctime", _CLOCK),
+    _Exit(time, "clock_gettime clock_gettime_ns process_time process_time_ns", _CLOCK),
+    _Exit(time, "thread_time thread_time_ns", _CLOCK),
     _Exit(time, "sleep", "wait with trio"),
     _Exit(os, "urandom getrandom getpid", _ENTROPY),
     _Exit(os, "open fsync fdatasync", _DISK),
-    _Exit(os, "fork system", "a simulated process is started by its node"),
+    _Exit(os, "listdir scandir stat lstat statvfs access mkdir rmdir", _DISK),
+    _Exit(os, "remove unlink rename replace link symlink truncate", _DISK),
+    _Exit(os, "fork system posix_spawn posix_spawnp execv execve", _PROCESS),
+    _Exit(subprocess.Popen, "__init__", _PROCESS),
     _Exit(
         random,
         "betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate"

@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import socket
+import subprocess
 import threading
 import time
 import tomllib
@@ -31,6 +32,17 @@ CALLS: list[tuple[str, Callable[[], object]]] = [
     ("os.getpid", lambda: os.getpid()),  # noqa: PLW0108
     ("os.open", lambda: os.open("/dev/null", os.O_RDONLY)),
     ("os.fsync", lambda: os.fsync(0)),
+    ("os.listdir", lambda: os.listdir("/")),  # noqa: PTH208
+    ("os.scandir", lambda: os.scandir("/")),
+    ("os.stat", lambda: os.stat("/")),  # noqa: PTH116
+    ("os.stat", lambda: Path("/").exists()),
+    ("os.mkdir", lambda: Path("/not-made").mkdir()),
+    ("os.statvfs", lambda: os.statvfs("/")),
+    ("os.posix_spawn", lambda: os.posix_spawn("/bin/true", ["true"], {})),
+    ("Popen.__init__", lambda: subprocess.run(["/bin/true"], check=False)),
+    ("time.clock_gettime", lambda: time.clock_gettime(time.CLOCK_MONOTONIC)),
+    ("time.process_time", lambda: time.process_time()),  # noqa: PLW0108
+    ("time.ctime", lambda: time.ctime()),  # noqa: PLW0108
     ("random.random", lambda: random.random()),  # noqa: PLW0108, TID251
     ("random.choice", lambda: random.choice([1])),  # noqa: TID251
     (r"random.Random\(\)", lambda: random.Random()),  # noqa: PLW0108
