@@ -11,11 +11,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.server import open_broker
 from tests.simulation.checkers.book import Book, DamageReported, ViolationError
-from tests.simulation.checkers.broker_promises import (
-    CleanStopKeeps,
-    DurableStays,
-    HonestStatus,
-)
+from tests.simulation.checkers.broker_promises import CleanStopKeeps, DurableStays
 from tests.simulation.plans import Plan
 from tests.simulation.process import Process
 from tests.simulation.rot import visible_log_ends
@@ -49,7 +45,6 @@ class BrokerHost:
         self._cuts_after_stop = False
         (self._clean,) = (each for each in book.checkers if isinstance(each, CleanStopKeeps))
         (self._durable,) = (each for each in book.checkers if isinstance(each, DurableStays))
-        (self._honest,) = (each for each in book.checkers if isinstance(each, HonestStatus))
         self.node.disk_speed.sync_mean_s = plan.sync_mean_s
         world.observe(self._observe)
 
@@ -59,6 +54,7 @@ class BrokerHost:
             if self.node.process is None:
                 self._stop_wanted = trio.Event()
                 self._has_stopped_cleanly = self._cuts_after_stop = False
+                self._book.process_began()
                 self.node.start(self._serve)
             await trio.sleep(self._random.expovariate(1 / self._plan.restart_mean_s))
 
@@ -83,14 +79,9 @@ class BrokerHost:
         """Cut no power after a stop any more."""
         self._cuts_after_stop = False
 
-    def disk_failed(self, *, is_sync: bool) -> None:
-        """Take note that a call to the disk has failed."""
-        self._honest.disk_has_failed = True
-        self._is_cache_wrong |= is_sync
-
-    def disk_filled(self) -> None:
-        """Take note that there was no room on the disk."""
-        self._honest.disk_was_full = True
+    def sync_failed(self) -> None:
+        """Take note that the page cache shows what never reached the disk."""
+        self._is_cache_wrong = True
 
     async def _serve(self, process: Process) -> None:
         limits = self._plan.broker_settings

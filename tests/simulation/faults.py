@@ -251,7 +251,8 @@ class Nemesis:
             remaining -= 1
             if remaining >= 0:
                 return False
-            self._host.disk_failed(is_sync=True)
+            self._book.disk_failed(path)
+            self._host.sync_failed()
             raise os_error(errno.EIO, path)
 
         self._aims.append(aim)
@@ -260,7 +261,7 @@ class Nemesis:
         def aim(operation: str, path: str) -> bool:
             if operation != "write_at" or not _is_of_topic(path, ".log"):
                 return False
-            self._host.disk_failed(is_sync=False)
+            self._book.disk_failed(path)
             raise os_error(errno.EIO, path)
 
         self._aims.append(aim)
@@ -275,7 +276,7 @@ class Nemesis:
             remaining -= 1
             if remaining >= 0:
                 return False
-            self._host.disk_failed(is_sync=False)
+            self._book.disk_failed(path)
             raise os_error(errno.EIO, path)
 
         self._aims.append(aim)
@@ -285,11 +286,12 @@ class Nemesis:
         disk.capacity_bytes = _ROOMY_BYTES
         used_bytes = _ROOMY_BYTES - disk.room_bytes()
         disk.capacity_bytes = used_bytes + int(fault.dice * 2000)
-        self._host.disk_filled()
+        self._book.disk_filled()
         self._later(fault.duration, self._free_disk)
 
     def _free_disk(self) -> None:
         self._host.node.disk.capacity_bytes = None
+        self._book.disk_freed()
 
     def _rot(self, fault: Fault) -> None:
         """Flip one bit of a durable batch while the broker is down."""

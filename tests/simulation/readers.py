@@ -190,8 +190,8 @@ class RawReader:
             if offset < start:
                 self._sometimes.reached("reader overtaken")
             self._next_offsets[partition] = max(start, min(offset, end))
-        elif not isinstance(error, (RetriableError, LogOfflineError)):
-            raise ViolationError("HonestStatus", f"{self._name} was told: {error!r}")
+        else:
+            self._book.told(number, error, asked_at)
 
 
 @final

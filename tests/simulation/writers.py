@@ -23,10 +23,8 @@ from wire import api
 from wire.compression import CODEC_NAMES
 from wire.errors import (
     DuplicateSequenceError,
-    LogOfflineError,
     OutOfOrderSequenceError,
     RequestTimedOutError,
-    RetriableError,
     TidelogError,
     from_wire,
 )
@@ -187,16 +185,16 @@ class LibraryWriter:
         record = self._values.next(partition)
         asked_at = trio.current_time()
         self._book.sent(record)
-        outcome, offset = Outcome.UNKNOWN, None
+        outcome, offset, level = Outcome.UNKNOWN, None, 0
         try:
             receipt = await producer.send(TOPIC, record.value, partition=partition)
             outcome, offset = Outcome.OK, receipt.offset
+            level = 0 if receipt.ack_level is None else int(receipt.ack_level)
         except TidelogError as error:
             outcome = outcome_of(error)
         finally:  # Who is killed knows nothing, and that is noted as well.
             self._told.append((record, outcome, offset))
         if outcome is Outcome.OK:
-            level = 0 if receipt.ack_level is None else int(receipt.ack_level)
             self._book.acknowledged(Acknowledged(record, offset, level, asked_at))
             return True
         if outcome is Outcome.FAILED:
@@ -303,6 +301,7 @@ class RawWriter:
     async def _deliver(self, connection: RpcConnection, batch: "_Batch") -> bool:
         """Send a batch once; return whether it was acknowledged."""
         batch.send_count += 1
+        asked_at = trio.current_time()
         result = await self._produce(connection, batch)
         if result.error is not None:
             error = from_wire(result.error)
@@ -314,8 +313,7 @@ class RawWriter:
             if isinstance(error, DuplicateSequenceError):
                 self._under_way = None  # It is there, and nobody knows where.
                 return True
-            if not isinstance(error, (RetriableError, LogOfflineError)):
-                raise ViolationError("HonestStatus", f"{self._values.name} was told: {error!r}")
+            self._book.told(batch.records[0].partition, error, asked_at)
             await trio.sleep(BACKOFF_S)
             return False
         self._under_way = None

@@ -12,6 +12,7 @@ from typing import final
 import msgspec
 
 from tests.simulation.partition_numbers import PartitionNumbers
+from wire.errors import BrokerError
 from wire.produce import AckLevel
 
 Place = tuple[int, int]
@@ -211,6 +212,21 @@ class Checker:
         On the disk there is no segment of it that begins below `start_min`.
         """
 
+    def process_began(self) -> None:
+        """A broker is about to start, and knows nothing of what happened before."""
+
+    def disk_failed(self, partition: int | None) -> None:
+        """The world let a call to the disk fail, for a file of this log, or of none."""
+
+    def disk_filled(self) -> None:
+        """The world left the disk no room."""
+
+    def disk_freed(self) -> None:
+        """The disk has room again."""
+
+    def told(self, partition: int, error: BrokerError, asked_at: float) -> None:
+        """A client that asked then for something of a partition was told of an error."""
+
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """What lay at or above these offsets, by partition, may be lost, and given again."""
 
@@ -338,6 +354,34 @@ class Book:
         """See `Checker.checkpoint_rotted`."""
         for checker in self.checkers:
             checker.checkpoint_rotted(partition, start_min)
+
+    def process_began(self) -> None:
+        """See `Checker.process_began`."""
+        for checker in self.checkers:
+            checker.process_began()
+
+    def disk_failed(self, path: str) -> None:
+        """See `Checker.disk_failed`; `path` is that of the file, or of its directory."""
+        partition = self.numbers.of_directory(path)
+        if partition is None:
+            partition = self.numbers.of_directory(path.rpartition("/")[0])
+        for checker in self.checkers:
+            checker.disk_failed(partition)
+
+    def disk_filled(self) -> None:
+        """See `Checker.disk_filled`."""
+        for checker in self.checkers:
+            checker.disk_filled()
+
+    def disk_freed(self) -> None:
+        """See `Checker.disk_freed`."""
+        for checker in self.checkers:
+            checker.disk_freed()
+
+    def told(self, partition: int, error: BrokerError, asked_at: float) -> None:
+        """See `Checker.told`."""
+        for checker in self.checkers:
+            checker.told(partition, error, asked_at)
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker.forgotten`."""

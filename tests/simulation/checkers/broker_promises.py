@@ -1,6 +1,7 @@
 """What a broker says of itself must agree with what the world did to it."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import final
 
 from tests.simulation.checkers.book import (
@@ -9,6 +10,19 @@ from tests.simulation.checkers.book import (
     DamageReported,
     Fetched,
     FinalLog,
+)
+from wire.errors import (
+    BrokerError,
+    CorruptBatchError,
+    DiskFullError,
+    IneligibleReplicaError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotControllerError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RetriableError,
+    ShuttingDownError,
 )
 
 
@@ -107,15 +121,17 @@ class CleanStopKeeps(Checker):
 
 @final
 class LogStartRises(Checker):
-    """No reader sees the log start fall, except from one start of the broker to the next.
+    """No reader sees the log start fall as long as a broker runs.
 
-    What a power cut does to names may bring back segments that retention had removed.
+    Nor does it fall at a start after a clean stop, unless the checkpoint has rotted since. A crash
+    may bring back what was about to be deleted.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
         self._seen: dict[int, dict[str, int]] = {}
         self._opened_at: dict[int, float] = {}
+        self._was_clean = False
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
@@ -139,7 +155,17 @@ class LogStartRises(Checker):
         if event == "log_opened":
             partition = _number(fields, "partition")
             self._opened_at[partition] = self.now()
-            self._seen.pop(partition, None)
+            if not self._was_clean:
+                self._seen.pop(partition, None)
+        elif event == "broker_stopped":
+            self._was_clean = bool(fields["is_clean"])
+        elif event == "broker_started":
+            self._was_clean = False
+
+    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+        """See `Checker`."""
+        del start_min
+        self._seen.pop(partition, None)
 
 
 @final
@@ -192,31 +218,90 @@ class RotIsFound(Checker):
                     )
 
 
+_NEVER = (
+    CorruptBatchError,
+    IneligibleReplicaError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+)
+"""Errors for which a broker that is alone on an honest network has no reason at all."""
+_LATE_S = 10.0
+"""A broker may stand still for so long before it says that there was no room."""
+
+
 @final
 class HonestStatus(Checker):
-    """A broker complains about its disk only if the disk has given it reason to.
+    """A broker complains about its disk only if the disk gives it reason to.
 
-    Definition: a log is read-only only after its disk was made full, and offline only after a
-    call to its disk has failed; a broker does not start only then, too.
+    Definition: a log goes offline only if a call for one of its files has failed in this process,
+    and read-only only if the disk is full, or was a moment ago; only then does a broker not start,
+    too. A client is told that a log is offline or the disk full only if it was so at some time
+    after it had asked, and that the broker stops only if it did. It is told of no error that says
+    that the broker is broken, that the request was wrong, or that another one should be asked.
     """
 
     def __init__(self) -> None:
         """Know of no faults."""
-        self.disk_was_full = False
-        """Set by the world."""
-        self.disk_has_failed = False
-        """Set by the world."""
+        self._failed_until: dict[int | None, float] = {}
+        """By log: when the process ended in which a call for it had failed."""
+        self._full_until = -inf
+        self._stopping_until = -inf
+
+    def process_began(self) -> None:
+        """See `Checker`."""
+        now = self.now()
+        self._failed_until = {log: min(end, now) for log, end in self._failed_until.items()}
+        self._stopping_until = min(self._stopping_until, now)
+
+    def disk_failed(self, partition: int | None) -> None:
+        """See `Checker`."""
+        self._failed_until[partition] = inf
+
+    def disk_filled(self) -> None:
+        """See `Checker`."""
+        self._full_until = inf
+
+    def disk_freed(self) -> None:
+        """See `Checker`."""
+        self._full_until = min(self._full_until, self.now())
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
-        status = fields.get("status")
-        if event == "log_status_changed":
-            if status == "read-only" and not self.disk_was_full:
-                self.fail(f"read-only with an empty disk: {fields.get('reason')}")
-            if status == "offline" and not self.disk_has_failed:
-                self.fail(f"offline with a healthy disk: {fields.get('reason')}")
-        elif event == "broker_failed" and not (self.disk_was_full or self.disk_has_failed):
+        if event == "broker_stopping":
+            self._stopping_until = inf
+        elif event == "log_status_changed":
+            self._status_changed(str(fields["status"]), fields)
+        elif event == "broker_failed" and not (
+            self._was_full() or inf in self._failed_until.values()
+        ):
             self.fail(f"does not start with a healthy disk: {fields.get('reason')}")
+
+    def told(self, partition: int, error: BrokerError, asked_at: float) -> None:
+        """See `Checker`."""
+        if isinstance(error, LogOfflineError):
+            ends = (self._failed_until.get(log, -inf) for log in (partition, None))
+            is_honest = max(*ends, self._stopping_until) >= asked_at
+        elif isinstance(error, DiskFullError):
+            is_honest = self._full_until >= asked_at
+        elif isinstance(error, ShuttingDownError):
+            is_honest = self._stopping_until >= asked_at
+        else:
+            is_honest = isinstance(error, RetriableError) and not isinstance(error, _NEVER)
+        if not is_honest:
+            self.fail(f"who asked for partition {partition} was told: {error!r}")
+
+    def _status_changed(self, status: str, fields: Mapping[str, object]) -> None:
+        log = fields.get("partition")
+        assert log is None or isinstance(log, int)
+        if status == "read-only" and not self._was_full():
+            self.fail(f"read-only with an empty disk: {fields.get('reason')}")
+        if status == "offline" and self._failed_until.get(log) != inf:
+            self.fail(f"offline with a healthy disk: {fields.get('reason')}")
+
+    def _was_full(self) -> bool:
+        return self._full_until >= self.now() - _LATE_S
 
 
 def _number(fields: Mapping[str, object], name: str) -> int:
