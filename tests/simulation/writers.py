@@ -317,10 +317,7 @@ class RawWriter:
             await trio.sleep(BACKOFF_S)
             return False
         self._under_way = None
-        for number, record in enumerate(batch.records):
-            self._book.acknowledged(
-                Acknowledged(record, result.base_offset + number, result.ack_level, batch.asked_at)
-            )
+        self._note_acknowledged(batch, result, batch.asked_at)
         batch.base_offset = result.base_offset
         batch.connection_number = self._connection_count
         self._acknowledged[batch.partition].append(batch)
@@ -346,17 +343,21 @@ class RawWriter:
         if not batches:
             return
         batch = self._values.random.choice(batches)
+        asked_at = trio.current_time()
         result = await self._produce(connection, batch)
         if result.error is None:
             self._sometimes.reached("resent batch")
             if batch.connection_number < self._connection_count:
                 self._sometimes.reached("resent after crash")
-            if result.base_offset != batch.base_offset:
-                raise ViolationError(
-                    "NoDuplicates",
-                    f"a batch at {(batch.partition, batch.base_offset)} was sent again, and"
-                    f" acknowledged at {result.base_offset}",
-                )
+            self._note_acknowledged(batch, result, asked_at)
+
+    def _note_acknowledged(
+        self, batch: "_Batch", result: PartitionAppended, asked_at: float
+    ) -> None:
+        for number, record in enumerate(batch.records):
+            self._book.acknowledged(
+                Acknowledged(record, result.base_offset + number, result.ack_level, asked_at)
+            )
 
     async def _produce(self, connection: RpcConnection, batch: "_Batch") -> PartitionAppended:
         encoded = batch.encode(self._plan, self.producer_id)
