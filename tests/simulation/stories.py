@@ -152,12 +152,16 @@ def opened_after_a_clean_stop_at(end: int) -> Story:
     return tell
 
 
-def refused(*offsets: int, has_loss: bool = False, has_read: bool = True) -> Story:
+def refused(*offsets: int, has_loss: bool = False, read_at: float | None = 1.0) -> Story:
+    """Lose all at second 2, if anything, and be refused; having read before or behind that."""
+
     def tell(book: Book) -> None:
-        if has_read:
+        if read_at == 1.0:
             book.fetched(fetched((0, 1), (1, 2)))
         if has_loss:
             book.forgotten({0: 0})
+        if read_at == 3.0:
+            book.fetched(fetched((0, 1), (1, 2), asked_at=3.0))
         for offset in offsets:
             book.out_of_range(OutOfRange("r", 0, offset, 3, 9, 3.0))
 

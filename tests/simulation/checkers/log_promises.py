@@ -1,5 +1,6 @@
 """What a partition promises to those who write to it and read from it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import final
 
@@ -303,30 +304,31 @@ class Contiguous(Checker):
 
     def __init__(self) -> None:
         """Know of no loss."""
-        self._readers: set[tuple[str, int]] = set()
-        """Readers and the partitions that they have read."""
-        self._may_be_above: set[tuple[str, int]] = set()
-        """Those that have not been told yet of the last loss."""
+        self._loss_counts: Counter[int] = Counter()
+        """By partition."""
+        self._known_losses: dict[tuple[str, int], int] = {}
+        """By reader and partition: how many losses it has been told of, or came after."""
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
-        self._may_be_above.update(each for each in self._readers if each[1] in ends)
+        self._loss_counts.update(ends.keys())
 
     def out_of_range(self, refusal: OutOfRange) -> None:
         """See `Checker`."""
         is_below = refusal.offset < refusal.log_start_offset
         is_above = refusal.offset > refusal.log_end_offset
-        who = (refusal.reader, refusal.partition)
-        if not is_below and not (is_above and who in self._may_be_above):
+        who, loss_count = (refusal.reader, refusal.partition), self._loss_counts[refusal.partition]
+        if not is_below and not (is_above and loss_count > self._known_losses.get(who, 0)):
             self.fail(
                 f"{refusal.reader} was refused {(refusal.partition, refusal.offset)}, and the log"
                 f" goes from {refusal.log_start_offset} to {refusal.log_end_offset}"
             )
-        self._may_be_above.discard(who)
+        self._known_losses[who] = loss_count
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
-        self._readers.add((fetched.reader, fetched.partition))
+        who = (fetched.reader, fetched.partition)
+        self._known_losses.setdefault(who, self._loss_counts[fetched.partition])
         expected = max(fetched.fetch_offset, 0)
         for offset, _ in fetched.records:
             if offset != expected:
