@@ -7,6 +7,7 @@ import errno
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
+from random import Random
 from typing import final
 
 from tests.simulation.broker_host import HOST, TOPIC, BrokerHost
@@ -16,7 +17,13 @@ from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES, os_error
 from tests.simulation.link import LinkQuality
 from tests.simulation.plans import Fault, Plan
-from tests.simulation.rot import checkpoints, first_base_offset, provable_batches, provable_sectors
+from tests.simulation.rot import (
+    checkpoints,
+    first_base_offset,
+    provable_batches,
+    provable_sectors,
+    rebuilt_bytes,
+)
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 
@@ -27,8 +34,15 @@ _TOPIC_CHANGES = (
     ("rename", "topics/", "crash in deletion"),
     ("remove_directory", "deleted", "crash in deletion"),
 )
+_NAMING = (
+    "create", "make_directory", "rename", "truncate", "remove", "remove_directory",
+    "sync_directory",
+)  # fmt: skip
 _ROOMY_BYTES = 1 << 50
 _CUTS_AFTER_STOP = 0.5
+_WAITS_S = 0.1
+"""When to look again whether there is anybody for a fault to strike."""
+_SURVIVABLE = ("topics/", "metadata/", "deleted")
 _SHORT_S = 0.002
 """How long after the moment that it is aimed at a crash comes, at most."""
 
@@ -77,9 +91,11 @@ class Nemesis:
             "fail_sync": self._fail_sync,
             "fail_write": self._fail_write,
             "fail_read": self._fail_read,
+            "fail_names": self._fail_names,
             "fill_disk": self._fill_disk,
             "rot": self._rot,
             "rot_checkpoint": self._rot_checkpoint,
+            "rot_frame": self._rot_frame,
             "lose_sector": self._lose_sector,
             "partition": self._partition,
             "lose_replies": self._lose_replies,
@@ -281,6 +297,19 @@ class Nemesis:
 
         self._aims.append(aim)
 
+    def _fail_names(self, fault: Fault) -> None:
+        """Let a call fail that changes names, or the length of a file."""
+        wanted = Random(fault.dice).choice(_NAMING)
+
+        def aim(operation: str, path: str) -> bool:
+            if operation != wanted or not path.startswith(_SURVIVABLE):
+                return False
+            self._host.disk_failed(is_sync=False)
+            self._sometimes.reached("name failed")
+            raise os_error(errno.EIO, path)
+
+        self._aims.append(aim)
+
     def _fill_disk(self, fault: Fault) -> None:
         disk = self._host.node.disk
         disk.capacity_bytes = _ROOMY_BYTES
@@ -350,12 +379,31 @@ class Nemesis:
             self._book.checkpoint_rotted(partition, first_base_offset(disk, directory))
             self._flip(disk, path, bit)
 
+    def _rot_frame(self, fault: Fault) -> None:
+        """Flip a bit of what surrounds batches: headers and footers of segments, and indexes."""
+        self._host.kill()
+        disk = self._host.node.disk
+        random = Random(fault.dice)
+        frames = rebuilt_bytes(disk, TOPIC)
+        if frames:
+            path, start, end = random.choice(frames)
+            self._sometimes.reached("frame rotted")
+            self._flip(disk, path, random.randrange(start * 8, end * 8))
+
     def _flip(self, disk: FaultyDisk, path: str, bit: int) -> None:
         self._world.trace.note(HOST, f"has a bit flipped: {bit} of {path}")
         disk.flip_bit(path, bit // 8, bit % 8)
 
     def _partition(self, fault: Fault) -> None:
-        others = [name for name in self._world.nodes if name != HOST]
+        others = [
+            name
+            for name, node in self._world.nodes.items()
+            if name != HOST and node.process is not None
+        ]
+        if self._host.node.process is None or not others:
+            # Nobody would notice.
+            self._world.clock.call_later(_WAITS_S, partial(self._strike, fault))
+            return
         other = others[int(fault.dice * len(others))]
         side = int(fault.dice * 1000) % 3
         ends = ([HOST], [other]) if side else ([other], [HOST])

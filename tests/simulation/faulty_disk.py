@@ -108,7 +108,7 @@ class FaultyFile:
         try:
             self._disk.enter("sync", self.path)
         except OSError:
-            self._inode.fail_sync(changes)
+            self._inode.fail_sync(changes, self._disk.failed_sync_random)
             raise
         self._inode.sync(changes)
 
@@ -155,6 +155,8 @@ class FaultyDisk:
         If it raises an `OSError`, only that call fails. If it raises anything else, that is a
         crash: nothing works any more, whatever the code under test still tries on its way out.
         """
+        self.failed_sync_random: Random | None = None
+        """Chooses what a sync that fails leaves on the disk; `None` for nothing."""
         self.cold_paths: set[str] = set()
         """Files opened by these paths say that nothing of them is cached."""
         self.locked_paths: set[str] = set()
@@ -168,6 +170,8 @@ class FaultyDisk:
         """See `logstore.disk.Disk`; recorded as `create` when it makes the file."""
         is_new = create and self._tree.get(path) is None
         self.enter("create" if is_new else "open", path)
+        if is_new:
+            self._require_room(path)
         if create and self._tree.get(path) is None:  # Others may have made it meanwhile.
             self._tree.change(Naming(*self._tree.parent(path), Inode()))
         return FaultyFile(self, path, self._inode(path))
@@ -194,6 +198,7 @@ class FaultyDisk:
             if isinstance(node, Inode):
                 raise os_error(errno.EEXIST, path)
             if node is None:
+                self._require_room(path)
                 node = Directory()
                 self._tree.change(Naming(directory, name, node))
             directory = node
@@ -310,6 +315,7 @@ class FaultyDisk:
         self._is_dead = True
         successor = FaultyDisk(root=self.root, capacity_bytes=self.capacity_bytes)
         successor._tree = deepcopy(self._tree)
+        successor.failed_sync_random = self.failed_sync_random
         return successor
 
     def power_cut(self, random: Random) -> "FaultyDisk":
@@ -350,6 +356,10 @@ class FaultyDisk:
             return _UNLIMITED_BYTES
         used_bytes = sum(len(inode.cached) for _, inode in self._tree.files())
         return max(0, self.capacity_bytes - used_bytes)
+
+    def _require_room(self, path: str) -> None:
+        if not self.room_bytes():
+            raise os_error(errno.ENOSPC, path)
 
     def _inode(self, path: str) -> Inode:
         node = self._tree.find(path)

@@ -7,6 +7,7 @@ The rest may be lost, kept in part, or kept in another order.
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -96,9 +97,24 @@ class Inode:
         for change in self._take(self.unsynced if changes is None else changes):
             change.apply(self.durable)
 
-    def fail_sync(self, changes: Iterable[Change]) -> None:
-        """Do what Linux does: call the pages clean, go on showing them, still know the size."""
-        self._take(changes)
+    def fail_sync(self, changes: Iterable[Change], random: Random | None = None) -> None:
+        """Do what Linux does: call the pages clean, go on showing them, still know the size.
+
+        None of them is on the disk, or, with `random`, any sectors of them are.
+        """
+        taken = self._take(changes)
+        if random is not None:
+            sectors = {
+                sector.position // SECTOR_BYTES
+                for change in taken
+                if change.data
+                for sector in change.sectors()
+            }
+            for sector in sorted(sectors):
+                if random.getrandbits(1):
+                    start = sector * SECTOR_BYTES
+                    shown = bytes(self.cached[start : start + SECTOR_BYTES])
+                    Change(start, shown).apply(self.durable)
         if len(self.durable) != len(self.cached):
             self.unsynced.insert(0, Change(len(self.cached)))
 
@@ -249,7 +265,7 @@ class FileTree:
 
     def cut_power(self, random: Random) -> dict[str, Survival]:
         """Become what is found afterwards; return what happened to each unsynced file."""
-        _make_durable(self.unsynced[: random.randint(0, len(self.unsynced))])
+        _make_durable(self._surviving_names(random))
         self.unsynced.clear()
         directories = [self.root]
         for directory in directories:  # It grows while we walk.
@@ -258,6 +274,23 @@ class FileTree:
             directories.extend(node for node in below if isinstance(node, Directory))
         survivals = ((path, inode.cut_power(random)) for path, inode in self.files())
         return {path: survival for path, survival in survivals if survival is not None}
+
+    def _surviving_names(self, random: Random) -> list[Namings]:
+        """Return the first few changes of each directory; one of two directories is in both."""
+        counts = Counter(
+            directory for namings in self.unsynced for directory in _directories(namings)
+        )
+        left = {directory: random.randint(0, count) for directory, count in counts.items()}
+        kept: list[Namings] = []
+        for namings in self.unsynced:
+            directories = _directories(namings)
+            if all(left[directory] for directory in directories):
+                kept.append(namings)
+                for directory in directories:
+                    left[directory] -= 1
+            else:
+                left.update(dict.fromkeys(directories, 0))
+        return kept
 
     def files(self) -> Iterator[tuple[str, Inode]]:
         """Return all files with their paths, in an order that only the names determine."""
@@ -268,6 +301,10 @@ class FileTree:
                     yield prefix + name, node
                 else:
                     directories.append((f"{prefix}{name}/", node))
+
+
+def _directories(namings: Namings) -> list[Directory]:
+    return list(dict.fromkeys(naming.directory for naming in namings))
 
 
 def _make_durable(changes: Iterable[Namings]) -> None:

@@ -45,6 +45,7 @@ class Node:
         self._nursery = nursery
         self._host = surroundings.network.add_host(name)
         self._disk = FaultyDisk(root=f"/{name}")
+        self._disk.failed_sync_random = surroundings.streams.stream(f"failed syncs of {name}")
         self._disk_random = surroundings.streams.stream(f"disk {name}")
         self._power_random = surroundings.streams.stream(f"power cuts of {name}")
 

@@ -6,13 +6,19 @@ bytes there cannot be told from a torn tail by anybody.
 
 from typing import NamedTuple
 
-from logstore.segment_format import SEGMENT_HEADER_SIZE
+from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX
+from logstore.segment_format import (
+    SEGMENT_FOOTER_SIZE,
+    SEGMENT_HEADER_SIZE,
+    parse_segment_footer,
+)
 from tests.simulation.disk_contents import contents
 from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES
 from wire.record_batch import BatchHeader, has_valid_payload, parse_header
 
 _NO_END = 1 << 62
+_FRAME_BYTES = SEGMENT_HEADER_SIZE + SEGMENT_FOOTER_SIZE
 
 
 class StoredBatch(NamedTuple):
@@ -101,6 +107,25 @@ def visible_log_ends(disk: FaultyDisk, topic: str) -> dict[int, int]:
             end = _NO_END
         ends[partition] = max(end, ends.get(partition, 0))
     return ends
+
+
+def rebuilt_bytes(disk: FaultyDisk, topic: str) -> list[tuple[str, int, int]]:
+    """Return path, start and end (exclusive) of all that a log of a topic can rebuild.
+
+    These are headers and footers of segments, and indexes; no record is in any of them.
+    """
+    found: list[tuple[str, int, int]] = []
+    for path in sorted(contents(disk)):
+        if not path.startswith(f"topics/{topic}."):
+            continue
+        if path.endswith(INDEX_SUFFIX) and (data := disk.durable_bytes(path)):
+            found.append((path, 0, len(data)))
+        elif path.endswith(LOG_SUFFIX) and len(data := disk.durable_bytes(path)) >= _FRAME_BYTES:
+            found.append((path, 0, SEGMENT_HEADER_SIZE))
+            footer_at = len(data) - SEGMENT_FOOTER_SIZE
+            if parse_segment_footer(data[footer_at:]) is not None:
+                found.append((path, footer_at, len(data)))
+    return found
 
 
 def _batches(data: bytes, path: str, partition: int) -> list[StoredBatch]:

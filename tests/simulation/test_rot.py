@@ -1,9 +1,18 @@
 """Where a log can prove that what it holds is damaged."""
 
-from logstore.segment_format import SEGMENT_HEADER_SIZE
+from logstore.segment_format import (
+    SEGMENT_FOOTER_SIZE,
+    SEGMENT_HEADER_SIZE,
+    SegmentFooter,
+)
 from tests.simulation.faulty_disk import FaultyDisk
 from tests.simulation.file_tree import SECTOR_BYTES
-from tests.simulation.rot import provable_batches, provable_sectors, visible_log_ends
+from tests.simulation.rot import (
+    provable_batches,
+    provable_sectors,
+    rebuilt_bytes,
+    visible_log_ends,
+)
 from wire.record_batch import Columns, encode_batch, stamp_leader, stamp_replica
 
 PATH = f"topics/flights.{bytes(16).hex()}/1/{0:020}.log"
@@ -67,3 +76,23 @@ def test_a_log_whose_end_is_hidden_by_damage_may_end_anywhere() -> None:
     disk.flip_bit(PATH, SEGMENT_HEADER_SIZE + 250, 0)
 
     assert visible_log_ends(disk, "flights")[1] > 10**15
+
+
+def test_what_surrounds_batches_can_be_rebuilt() -> None:
+    disk = disk_with_batches()
+    index_path = PATH.replace(".log", ".index")
+    disk.open(index_path, create=True).write_at(0, [b"unsynced"])
+    file = disk.open(PATH)
+    assert rebuilt_bytes(disk, "flights") == [(PATH, 0, SEGMENT_HEADER_SIZE)]
+    assert rebuilt_bytes(disk, "gates") == []
+
+    end = file.size()
+    file.write_at(end, [SegmentFooter(BATCH_COUNT, end, 0, 0).to_bytes()])
+    file.sync()
+    disk.open(index_path).sync()
+
+    assert rebuilt_bytes(disk, "flights") == [
+        (index_path, 0, len(b"unsynced")),
+        (PATH, 0, SEGMENT_HEADER_SIZE),
+        (PATH, end, end + SEGMENT_FOOTER_SIZE),
+    ]
