@@ -304,7 +304,7 @@ class Nemesis:
         def aim(operation: str, path: str) -> bool:
             if operation != wanted or not path.startswith(_SURVIVABLE):
                 return False
-            self._host.disk_failed(is_sync=False)
+            self._book.disk_failed(path)
             self._sometimes.reached("name failed")
             raise os_error(errno.EIO, path)
 
