@@ -23,6 +23,7 @@ from wire import api
 from wire.compression import CODEC_NAMES
 from wire.errors import (
     DuplicateSequenceError,
+    LogOfflineError,
     OutOfOrderSequenceError,
     RequestTimedOutError,
     TidelogError,
@@ -46,7 +47,7 @@ _LAST_COUNT = 4
 _LAST_PATIENCE_S = 1.0
 """A flush takes milliseconds when nothing is wrong."""
 _LAST_ATTEMPTS = 2
-"""A broker whose disk had failed may be started anew in between, once."""
+"""A broker whose disk had failed may be started anew in between, once; before that, none counts."""
 _ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
 
 
@@ -109,6 +110,8 @@ class LibraryWriter:
         self._book = book
         self._sometimes = sometimes
         self._history = history
+        self._met_broken_disk = False
+        """Whether a log is offline that nobody has started anew yet."""
         self._told: list[tuple[SentRecord, Outcome, int | None]] = []
         """What became of the records of the operation that goes on, and at which offset."""
 
@@ -148,11 +151,14 @@ class LibraryWriter:
                                 partition = self._values.choose_partition()
                             nursery.start_soon(self._send, producer, partition)
             await self._send_until_acknowledged(producer)
-            for _ in range(_LAST_ATTEMPTS):
+            attempt_count = 0
+            while attempt_count < _LAST_ATTEMPTS:
+                self._met_broken_disk = False
                 with self._operation():
                     is_answered = await self._send_the_last(producer)
                 if is_answered:
                     return
+                attempt_count += not self._met_broken_disk
             raise ViolationError(
                 "Liveness", f"{self._values.name} is not answered in time, though nothing is wrong"
             )
@@ -192,6 +198,7 @@ class LibraryWriter:
             level = 0 if receipt.ack_level is None else int(receipt.ack_level)
         except TidelogError as error:
             outcome = outcome_of(error)
+            self._met_broken_disk |= isinstance(error, LogOfflineError)
         finally:  # Who is killed knows nothing, and that is noted as well.
             self._told.append((record, outcome, offset))
         if outcome is Outcome.OK:
