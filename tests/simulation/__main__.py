@@ -17,6 +17,7 @@ from tests.simulation.mutants import MUTANTS, find_mutant
 from tests.simulation.mutation import (
     SEEDS_MAX,
     Trial,
+    objections,
     score,
     table_head,
     table_row,
@@ -163,6 +164,9 @@ def _mutants(arguments: argparse.Namespace) -> int:
             path = arguments.plans / f"{trial.name}.json"
             path.write_text(to_json(trial.shrunk.plan), encoding="utf-8")
     lives = sum(trial.seed_count + trial.shrink_count for trial in trials)
+    _say("")
+    for line in objections(trials):
+        _say(line)
     _say(f"\n{score(trials, seeds_max=arguments.seeds)}")
     _say(f"{lives} lives in {perf_counter() - began_at:.0f} s")
     return 0 if all(trial.is_good for trial in trials) else 1

@@ -43,8 +43,8 @@ class BrokerHost:
         self._is_cache_wrong = False
         self._has_stopped_cleanly = False
         self._cuts_after_stop = False
-        (self._clean,) = (each for each in book.checkers if isinstance(each, CleanStopKeeps))
-        (self._durable,) = (each for each in book.checkers if isinstance(each, DurableStays))
+        self._clean = book.checker(CleanStopKeeps)
+        self._durable = book.checker(DurableStays)
         self.node.disk_speed.sync_mean_s = plan.sync_mean_s
         world.observe(self._observe)
 

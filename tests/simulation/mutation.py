@@ -4,6 +4,7 @@ Every trial of a planted bug has a process of its own, and so has the proof that
 is left replays: nothing that a bug leaves behind in a process can take part.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +26,7 @@ LIFE_S = 20.0
 """How long the faults of each life go on."""
 FAULTS_MAX = 5
 """A failure with more faults is not understood yet."""
+_OTHER_CHECKERS = ("History", "Liveness", "EventBudget")
 _FAILURES_MAX = 4
 """So many lives that fail are tried to be made small."""
 
@@ -44,6 +46,8 @@ class Trial(msgspec.Struct, frozen=True):
     others: dict[str, int]
     """Lives before it that ended in an error of no checker, by its name: they do not count."""
     wall_s: float
+    objectors: frozenset[str] = frozenset()
+    """All checkers that object in that life if it goes on after the first of them."""
     complaint: str = ""
     """Why it does not count as caught, empty when it does."""
 
@@ -60,8 +64,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 def is_objection(report: LifeReport) -> bool:
     """Return whether a promise was found broken: by a checker, not by an accident of the code."""
-    name = (report.checker or "").partition(".")[0]
-    return name in {"History", "Liveness", "EventBudget", *_names_of_checkers()}
+    return _checker(report.checker) in {*_OTHER_CHECKERS, *_names_of_checkers()}
 
 
 def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Trial:
@@ -96,8 +99,13 @@ def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Tri
         if _size(smallest) <= FAULTS_MAX or failure_count == _FAILURES_MAX:
             break
     complaint = "" if first is not None else f"not in {seeds_max} seeds"
+    objectors = frozenset[str]()
+    if first is not None:
+        objectors = frozenset(live_plan(first.plan, name, goes_on=True).objectors)
     wall_s = perf_counter() - began_at
-    return Trial(name, seed_count, first, smallest, shrink_count, others, wall_s, complaint)
+    return Trial(
+        name, seed_count, first, smallest, shrink_count, others, wall_s, objectors, complaint
+    )
 
 
 def _size(report: LifeReport) -> int:
@@ -161,6 +169,16 @@ def table_row(trial: Trial) -> str:
     return f"| {trial.name} | {trial.seed_count} | {caught_by} | {faults}{doubt} | {about} |"
 
 
+def objections(trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield a line for each checker: how many bugs it objects to, and how many as the first."""
+    yield "| checker | first to object to | objects to |"
+    yield "|---|---|---|"
+    firsts = Counter(_checker(trial.failure.checker) for trial in trials if trial.failure)
+    every = Counter(name for trial in trials for name in {*map(_checker, trial.objectors)})
+    for name in sorted({*_names_of_checkers(), *_OTHER_CHECKERS}):
+        yield f"| `{name}` | {firsts[name]} | {every[name]} |"
+
+
 def score(trials: Sequence[Trial], *, seeds_max: int) -> str:
     """Return the last line: how many were caught, and whether all are small."""
     good_count = sum(trial.is_good for trial in trials)
@@ -169,6 +187,10 @@ def score(trials: Sequence[Trial], *, seeds_max: int) -> str:
         return text
     how = ", all shrunk" if good_count == len(trials) else " and shrunk"
     return f"{text}{how} to five faults or fewer"
+
+
+def _checker(name: str | None) -> str:
+    return (name or "").partition(".")[0]
 
 
 def _names_of_checkers() -> set[str]:

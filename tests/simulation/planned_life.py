@@ -80,14 +80,16 @@ class LifeReport(msgspec.Struct, frozen=True):
     """Events, crashes, acknowledged and read records."""
     simulated_s: float
     fingerprint: str
+    objectors: list[str] = []
+    """All checkers that objected, the first one first, if the life was to go on."""
 
 
 @final
 class _Life:
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, plan: Plan, *, goes_on: bool) -> None:
         self.sometimes = Sometimes()
         self.rules: dict[str, ProducerRules] = {}
-        self.book = Book(_checkers(plan, self.rules), world.clock.current_time)
+        self.book = Book(_checkers(plan, self.rules), world.clock.current_time, goes_on=goes_on)
         self._world = world
         self._plan = plan
         self.host = BrokerHost(world, plan, self.book, self.sometimes)
@@ -179,8 +181,8 @@ class _Life:
             history.append(Operation("last reader", Outcome.OK, [Poll({key: values})]))
             damaged = (range(damage.offset, damage.next_offset) for damage in log.damage)
             void.setdefault(key, []).extend(damaged)
-        (duplicates,) = (each for each in self.book.checkers if isinstance(each, NoDuplicates))
-        unknown_below = {str(number): end for number, end in duplicates.unknown_below.items()}
+        forgotten = self.book.checker(NoDuplicates).unknown_below
+        unknown_below = {str(number): end for number, end in forgotten.items()}
         found = HistoryChecker(
             history,
             log_starts={str(number): log.log_start_offset for number, log in last.logs.items()},
@@ -218,15 +220,26 @@ def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
 
 
 def live(
-    plan: Plan, *, show: Callable[[str], None] | None = None, shows_steps: bool = False
+    plan: Plan,
+    *,
+    show: Callable[[str], None] | None = None,
+    shows_steps: bool = False,
+    goes_on: bool = False,
 ) -> LifeReport:
-    """Live one life and return what there is to say of it; the same for the same plan."""
+    """Live one life and return what there is to say of it; the same for the same plan.
+
+    Args:
+        plan: What it is to be.
+        show: Is given a line for each event.
+        shows_steps: Whether these are also the steps of tasks.
+        goes_on: Whether it goes on when a checker has objected, to see which others will.
+    """
     events_max = int(_EVENTS_PER_S_MAX * (plan.seconds + _PATIENCE_S))
     simulation = Simulation(plan.seed, show=show, shows_steps=shows_steps, events_max=events_max)
     lives: list[_Life] = []
 
     async def main(world: World) -> None:
-        lives.append(_Life(world, plan))
+        lives.append(_Life(world, plan, goes_on=goes_on))
         await lives[0].live()
 
     checker, problem = None, ""
@@ -245,6 +258,10 @@ def live(
         else:
             checker, problem = type(error).__name__, "".join(format_exception(error)[-6:])
     life = lives[0]
+    objections = list(life.book.objections.values())
+    objectors = [each.checker for each in objections] + ([checker] if checker else [])
+    if objections:
+        checker, problem = objections[0].checker, str(objections[0])
     return LifeReport(
         plan=plan,
         checker=checker,
@@ -258,6 +275,7 @@ def live(
         },
         simulated_s=simulation.clock.now,
         fingerprint=simulation.trace.fingerprint(),
+        objectors=list(dict.fromkeys(objectors)),
     )
 
 

@@ -76,10 +76,10 @@ def live_seed(seed: int, seconds: float, mutant: str | None = None) -> LifeRepor
     return live_plan(draw_plan(seed, seconds), mutant)
 
 
-def live_plan(plan: Plan, mutant: str | None = None) -> LifeReport:
-    """Live one life, with a planted bug if one is named."""
+def live_plan(plan: Plan, mutant: str | None = None, *, goes_on: bool = False) -> LifeReport:
+    """Live one life, with a planted bug if one is named; for `goes_on` see `live`."""
     with find_mutant(mutant).planted() if mutant else nullcontext():
-        return live(plan)
+        return live(plan, goes_on=goes_on)
 
 
 @final

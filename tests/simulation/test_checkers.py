@@ -251,3 +251,14 @@ def test_what_is_on_disk_is_not_void_after_a_loss() -> None:
 
     with pytest.raises(ViolationError):
         book.fetched(fetched((0, 2), asked_at=3.0))
+
+
+def test_a_life_may_go_on_after_an_objection_so_that_others_are_heard() -> None:
+    book = Book([BelowHighWatermark(), HighWatermarkRises()], lambda: 2.0, goes_on=True)
+    book.fetched(fetched(high_watermark=3))
+
+    book.fetched(fetched((2, 1), high_watermark=2))
+    book.fetched(fetched((1, 1), high_watermark=1))
+
+    assert list(book.objections) == ["BelowHighWatermark", "HighWatermarkRises"]
+    assert "(0, 2)" in str(book.objections["BelowHighWatermark"])

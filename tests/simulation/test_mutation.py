@@ -8,6 +8,7 @@ from tests.simulation.mutation import (
     Trial,
     complaint_about,
     is_objection,
+    objections,
     score,
     table_row,
     try_mutant,
@@ -27,7 +28,7 @@ def report_of(checker: str | None, *, seed: int = 1, fault_count: int = 0) -> Li
 def trial_of(checker: str | None, *, fault_count: int = 0, complaint: str = "") -> Trial:
     report = report_of(checker, fault_count=fault_count)
     failure = None if checker is None else report
-    return Trial("no-dedup", 3, failure, failure, 10, {}, 1.0, complaint)
+    return Trial("no-dedup", 3, failure, failure, 10, {}, 1.0, frozenset(), complaint)
 
 
 @pytest.mark.timeout(240)
@@ -40,6 +41,7 @@ def test_a_life_with_a_planted_bug_is_made_small_and_replays() -> None:
     assert len(trial.shrunk.plan.faults) < len(trial.failure.plan.faults)
     assert len(trial.shrunk.plan.faults) <= FAULTS_MAX
     assert complaint_about(trial) == ""
+    assert trial.failure.checker in trial.objectors
 
 
 def test_another_failure_than_before_does_not_count() -> None:
@@ -85,3 +87,18 @@ def test_the_score_counts_what_nothing_speaks_against() -> None:
     assert score([caught, missed], seeds_max=200) == (
         "1 of 2 caught within 200 seeds and shrunk to five faults or fewer"
     )
+
+
+def test_bugs_are_counted_for_those_who_object_first_and_for_all_who_do() -> None:
+    one = msgspec.structs.replace(
+        trial_of("Contiguous"), objectors=frozenset({"Contiguous", "History.UNSEEN"})
+    )
+    other = msgspec.structs.replace(
+        trial_of("History.UNSEEN"), objectors=frozenset({"History.UNSEEN", "History.DUPLICATE"})
+    )
+
+    lines = list(objections([one, other, trial_of(None)]))
+
+    assert "| `Contiguous` | 1 | 1 |" in lines
+    assert "| `History` | 1 | 2 |" in lines
+    assert "| `Liveness` | 0 | 0 |" in lines

@@ -7,7 +7,7 @@ event that broke a promise. The book knows what is allowed to be forgotten: a to
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import TypeVar, final
 
 import msgspec
 
@@ -237,6 +237,9 @@ class Checker:
         """Everything was read for the last time."""
 
 
+AnyChecker = TypeVar("AnyChecker", bound=Checker)
+
+
 @final
 class Book:
     """Passes entries on to checkers.
@@ -244,10 +247,21 @@ class Book:
     Invariant: no entry speaks of what a crash has made void since it was asked.
     """
 
-    def __init__(self, checkers: Sequence[Checker], now: Callable[[], float]) -> None:
-        """Begin with an empty book; `now` says the simulated time."""
+    def __init__(
+        self, checkers: Sequence[Checker], now: Callable[[], float], *, goes_on: bool = False
+    ) -> None:
+        """Begin with an empty book.
+
+        Args:
+            checkers: All that are to be told.
+            now: Says the simulated time.
+            goes_on: Whether the life goes on when a checker objects, so that others may, too.
+        """
         self.checkers = checkers
         self.now = now
+        self.objections: dict[str, ViolationError] = {}
+        """The first objection of each checker, if the life goes on."""
+        self._goes_on = goes_on
         for checker in checkers:
             checker.now = now
         self.numbers = PartitionNumbers()
@@ -255,149 +269,137 @@ class Book:
         self.read_count = 0
         self._forgotten_at = -1.0
 
+    def checker(self, kind: type[AnyChecker]) -> AnyChecker:
+        """Return the one checker of a kind, to ask what it knows."""
+        (found,) = (checker for checker in self.checkers if isinstance(checker, kind))
+        return found
+
     def sent(self, record: SentRecord) -> None:
         """See `Checker.sent`."""
-        for checker in self.checkers:
-            checker.sent(record)
+        self._tell(lambda checker: checker.sent(record))
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker.acknowledged`; an acknowledgement in memory may come too late to count."""
         self.acknowledged_count += 1
         if ack.asked_at <= self._forgotten_at and ack.level not in _DURABLE_LEVELS:
             return
-        for checker in self.checkers:
-            checker.acknowledged(ack)
+        self._tell(lambda checker: checker.acknowledged(ack))
 
     def refused(self, record: SentRecord) -> None:
         """See `Checker.refused`."""
-        for checker in self.checkers:
-            checker.refused(record)
+        self._tell(lambda checker: checker.refused(record))
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker.fetched`; a reply from before a loss may be about what is lost."""
         self.read_count += len(fetched.records)
         if fetched.asked_at <= self._forgotten_at:
             return
-        for checker in self.checkers:
-            checker.fetched(fetched)
+        self._tell(lambda checker: checker.fetched(fetched))
 
     def consumed(self, consumed: Consumed) -> None:
         """See `Checker.consumed`."""
-        for checker in self.checkers:
-            checker.consumed(consumed)
+        self._tell(lambda checker: checker.consumed(consumed))
 
     def out_of_range(self, refusal: OutOfRange) -> None:
         """See `Checker.out_of_range`; a reply from before a loss may be about what is lost."""
         if refusal.asked_at <= self._forgotten_at:
             return
-        for checker in self.checkers:
-            checker.out_of_range(refusal)
+        self._tell(lambda checker: checker.out_of_range(refusal))
 
     def looked_up(self, looked_up: LookedUp) -> None:
         """See `Checker.looked_up`."""
-        for checker in self.checkers:
-            checker.looked_up(looked_up)
+        self._tell(lambda checker: checker.looked_up(looked_up))
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
         """See `Checker.deleting`."""
-        for checker in self.checkers:
-            checker.deleting(partition, before_offset)
+        self._tell(lambda checker: checker.deleting(partition, before_offset))
 
     def deleted(self, partition: int, before_offset: int, asked_at: float) -> None:
         """See `Checker.deleted`; where the end was lost meanwhile, nobody knows what it was."""
         if asked_at <= self._forgotten_at:
             return
-        for checker in self.checkers:
-            checker.deleted(partition, before_offset)
+        self._tell(lambda checker: checker.deleted(partition, before_offset))
 
     def altering(self, settings: Mapping[str, str], asked_at: float) -> None:
         """See `Checker.altering`."""
-        for checker in self.checkers:
-            checker.altering(settings, asked_at)
+        self._tell(lambda checker: checker.altering(settings, asked_at))
 
     def altered(self, settings: Mapping[str, str], asked_at: float) -> None:
         """See `Checker.altered`."""
-        for checker in self.checkers:
-            checker.altered(settings, asked_at)
+        self._tell(lambda checker: checker.altered(settings, asked_at))
 
     def settings_seen(self, settings: Mapping[str, str], asked_at: float) -> None:
         """See `Checker.settings_seen`."""
-        for checker in self.checkers:
-            checker.settings_seen(settings, asked_at)
+        self._tell(lambda checker: checker.settings_seen(settings, asked_at))
 
     def topic_changing(self, change: TopicChange) -> None:
         """See `Checker.topic_changing`."""
-        for checker in self.checkers:
-            checker.topic_changing(change)
+        self._tell(lambda checker: checker.topic_changing(change))
 
     def topic_changed(self, change: TopicChange, topic_id: bytes | None) -> None:
         """See `Checker.topic_changed`."""
-        for checker in self.checkers:
-            checker.topic_changed(change, topic_id)
+        self._tell(lambda checker: checker.topic_changed(change, topic_id))
 
     def topics_seen(self, ids: Mapping[str, bytes], asked_at: float) -> None:
         """See `Checker.topics_seen`."""
-        for checker in self.checkers:
-            checker.topics_seen(ids, asked_at)
+        self._tell(lambda checker: checker.topics_seen(ids, asked_at))
 
     def damage_reported(self, damage: DamageReported) -> None:
         """See `Checker.damage_reported`."""
-        for checker in self.checkers:
-            checker.damage_reported(damage)
+        self._tell(lambda checker: checker.damage_reported(damage))
 
     def rotted(self, damage: DamageReported) -> None:
         """See `Checker.rotted`."""
-        for checker in self.checkers:
-            checker.rotted(damage)
+        self._tell(lambda checker: checker.rotted(damage))
 
     def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker.checkpoint_rotted`."""
-        for checker in self.checkers:
-            checker.checkpoint_rotted(partition, start_min)
+        self._tell(lambda checker: checker.checkpoint_rotted(partition, start_min))
 
     def process_began(self) -> None:
         """See `Checker.process_began`."""
-        for checker in self.checkers:
-            checker.process_began()
+        self._tell(lambda checker: checker.process_began())
 
     def disk_failed(self, path: str) -> None:
         """See `Checker.disk_failed`; `path` is that of the file, or of its directory."""
         partition = self.numbers.of_directory(path)
         if partition is None:
             partition = self.numbers.of_directory(path.rpartition("/")[0])
-        for checker in self.checkers:
-            checker.disk_failed(partition)
+        self._tell(lambda checker: checker.disk_failed(partition))
 
     def disk_filled(self) -> None:
         """See `Checker.disk_filled`."""
-        for checker in self.checkers:
-            checker.disk_filled()
+        self._tell(lambda checker: checker.disk_filled())
 
     def disk_freed(self) -> None:
         """See `Checker.disk_freed`."""
-        for checker in self.checkers:
-            checker.disk_freed()
+        self._tell(lambda checker: checker.disk_freed())
 
     def told(self, partition: int, error: BrokerError, asked_at: float) -> None:
         """See `Checker.told`."""
-        for checker in self.checkers:
-            checker.told(partition, error, asked_at)
+        self._tell(lambda checker: checker.told(partition, error, asked_at))
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker.forgotten`."""
         self._forgotten_at = self.now()
-        for checker in self.checkers:
-            checker.forgotten(ends)
+        self._tell(lambda checker: checker.forgotten(ends))
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker.probed`; where the event is about a log, its number is with it."""
         number = self.numbers.of_directory(str(fields.get("directory")))
         if number is not None:
             fields = {**fields, "partition": number}
-        for checker in self.checkers:
-            checker.probed(event, fields)
+        self._tell(lambda checker: checker.probed(event, fields))
 
     def ended(self, logs: Mapping[int, FinalLog]) -> None:
         """See `Checker.ended`."""
+        self._tell(lambda checker: checker.ended(logs))
+
+    def _tell(self, tell: Callable[[Checker], None]) -> None:
         for checker in self.checkers:
-            checker.ended(logs)
+            try:
+                tell(checker)
+            except ViolationError as objection:
+                if not self._goes_on:
+                    raise
+                self.objections.setdefault(objection.checker, objection)
