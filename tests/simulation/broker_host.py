@@ -4,6 +4,7 @@ All crashes go through here, so that the book learns what each of them may take.
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import final
 
 import trio
@@ -62,11 +63,13 @@ class BrokerHost:
         """End the process; nothing happens when none runs."""
         if self.node.process is not None:
             self._crashed(may_lose=self._is_cache_wrong)
+            self._book.held_up(inf)
             self.node.kill()
 
     def cut_power(self) -> None:
         """End everything on the machine."""
         self._crashed(may_lose=True)
+        self._book.held_up(inf)
         self.node.cut_power()
         self._sometimes.cut(self.node.disk.survivals)
 
@@ -92,6 +95,7 @@ class BrokerHost:
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError) as error:
             process.env.probe("broker_failed", reason=str(error))
+        self._book.held_up(inf)
         if self._is_cache_wrong:
             self._crashed(may_lose=True)
 
@@ -106,8 +110,9 @@ class BrokerHost:
             for partition, end in ends.items():
                 lost = range(end, log_ends.get(partition, 0))
                 self.lost.setdefault(partition, []).append(lost)
+            if self._clean.is_owed():
+                self._sometimes.reached("lost in memory")
             self._book.forgotten(ends)
-            self._sometimes.reached("lost in memory")
 
     def _observe(self, node: str, event: str, fields: Mapping[str, object]) -> None:
         if node != HOST:

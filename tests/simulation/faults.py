@@ -84,8 +84,8 @@ class Nemesis:
             "crash_in_checkpoint": self._crash_in_checkpoint,
             "crash_in_topic_change": self._crash_in_topic_change,
             "stop": self._stop,
-            "pause": lambda fault: self._heals.append(host.node.pause(fault.duration)),
-            "stall_loop": lambda fault: self._heals.append(host.node.stall_loop(fault.duration)),
+            "pause": partial(self._hold, hold=host.node.pause),
+            "stall_loop": partial(self._hold, hold=host.node.stall_loop),
             "stall_disk": lambda fault: self._stall_disk(fault.duration),
             "slow_disk": self._slow_disk,
             "fail_sync": self._fail_sync,
@@ -245,13 +245,20 @@ class Nemesis:
 
         self._aims.append(aim)
 
+    def _hold(self, fault: Fault, *, hold: Callable[[float], Callable[[], None]]) -> None:
+        self._book.held_up(self._world.clock.now + fault.duration)
+        self._heals.append(hold(fault.duration))
+
     def _stall_disk(self, seconds: float) -> None:
+        self._book.held_up(self._world.clock.now + seconds)
         self._host.node.stall_disk(seconds)
         self._heals.append(lambda: self._host.node.stall_disk(0.0))
 
     def _slow_disk(self, fault: Fault) -> None:
         speed = self._host.node.disk_speed
         speed.sync_mean_s = max(self._normal_sync_s, fault.dice * 0.5)
+        last_sync_s = 10 * speed.sync_mean_s
+        self._book.held_up(self._world.clock.now + fault.duration + last_sync_s)
         self._later(fault.duration, self._speed_disk_up)
 
     def _speed_disk_up(self) -> None:

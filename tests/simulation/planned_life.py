@@ -50,6 +50,7 @@ from tests.simulation.checkers.log_promises import (
     StableOffsets,
     TimeIsFound,
 )
+from tests.simulation.checkers.loss_promises import LossIsBounded
 from tests.simulation.clients import Clients
 from tests.simulation.clock import DeadlockError, EventBudgetError
 from tests.simulation.faults import Nemesis
@@ -214,6 +215,7 @@ def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         RotIsFound(),
         HonestStatus(),
         AcknowledgedStays(),
+        LossIsBounded(plan.broker_settings["flush_interval_ms"] / 1000),
         ConsumersReadAll(),
         ProducerOrder(rules),
     ]

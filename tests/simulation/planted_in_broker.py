@@ -83,6 +83,10 @@ def _request_unless_flushing(self: Flusher, partition: Partition) -> None:
         _request(self, partition)
 
 
+def _flush_nothing(_: Flusher) -> None:
+    """Skip what should be done."""
+
+
 _lead = PartitionLeader.__init__
 
 
@@ -145,6 +149,11 @@ MUTANTS: Final = (
         "flush-not-repeated",
         "what is appended while a flush runs gets no flush of its own",
         (Flusher, "request", _request_unless_flushing),
+    ),
+    Mutant(
+        "lazy-flush-never",
+        "what is to be flushed from time to time never is",
+        (Flusher, "flush_lazy", _flush_nothing),
     ),
     Mutant(
         "high-watermark-forgotten",

@@ -363,3 +363,23 @@ def consumed_and_rotted(book: Book) -> None:
     values = {(0, offset): b"x" for offset in range(3, 5)}
     book.consumed(Consumed("c", {0: 5}, values, [DamageReported(0, 0, 3)]))
     book.ended({0: FinalLog(0, 9, {})})
+
+
+def lost(
+    offset: int, *, level: AckLevel = AckLevel.REPLICATED, hold: float = 0.0, after: float = 9.0
+) -> Story:
+    """Lose what is at 5 and above, so long after this record was acknowledged."""
+
+    def tell(book: Book) -> None:
+        clock = [1.0]
+        for checker in book.checkers:
+            checker.now = lambda: clock[0]
+        book.probed("broker_started", {})
+        book.acknowledged(Acknowledged(record(1), offset, level, 1.0))
+        if hold:
+            book.held_up(clock[0] + hold)
+        clock[0] += after
+        book.forgotten({0: 5})
+        book.ended({0: FinalLog(0, 5, {} if offset >= 5 else {offset: record(1).value})})
+
+    return tell

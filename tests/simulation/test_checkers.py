@@ -1,5 +1,7 @@
 """Each promise: what keeps it, and what breaks it."""
 
+from math import inf
+
 import pytest
 
 from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay, TopicsStay
@@ -31,6 +33,7 @@ from tests.simulation.checkers.log_promises import (
     StableOffsets,
     TimeIsFound,
 )
+from tests.simulation.checkers.loss_promises import LossIsBounded
 from tests.simulation.stories import (
     DIRECTORY,
     RULES,
@@ -45,6 +48,7 @@ from tests.simulation.stories import (
     ended,
     fetched,
     high_watermark_after_a_loss,
+    lost,
     opened_after_a_clean_stop_at,
     probed,
     record,
@@ -89,6 +93,11 @@ KEPT: list[tuple[Checker, Story]] = [
     (NothingPhantom(), sent_then(told(fetched((0, 1))), 1)),
     (AcknowledgedStays(), ended((0, 1), acks=(acked(1, 0),))),
     (AcknowledgedStays(), ended(start=1, acks=(acked(1, 0),))),
+    (AcknowledgedStays(), lost(5)),
+    (LossIsBounded(2.0), lost(4)),
+    (LossIsBounded(2.0), lost(5, after=2.9)),
+    (LossIsBounded(2.0), lost(5, hold=6.1)),
+    (LossIsBounded(2.0), lost(5, hold=inf)),
     (ProducerOrder(RULES), ended((0, 1), (4, 2))),
     (ConsumersReadAll(), consumed((0, 1), (1, 2), next_offset=2)),
     (ConsumersReadAll(), consumed((1, 2), next_offset=2, left_out=(DamageReported(0, 0, 1),))),
@@ -154,6 +163,9 @@ BROKEN: list[tuple[Checker, Story]] = [
     (NothingPhantom(), refused_and_read),
     (AcknowledgedStays(), ended((1, 2), acks=(acked(1, 0),))),
     (AcknowledgedStays(), ended((0, 2), acks=(acked(1, 0),))),
+    (AcknowledgedStays(), lost(5, level=AckLevel.DURABLE)),
+    (LossIsBounded(2.0), lost(5, after=3.1)),
+    (LossIsBounded(2.0), lost(5, hold=5.9)),
     (ProducerOrder(RULES), ended((0, 2), (1, 1))),
     (ConsumersReadAll(), consumed((0, 1), next_offset=1)),
     (ConsumersReadAll(), consumed((1, 2), next_offset=2)),

@@ -18,7 +18,8 @@ from wire.produce import AckLevel
 Place = tuple[int, int]
 """A partition, by its number in the life, and an offset."""
 
-_DURABLE_LEVELS = (AckLevel.LEADER_DURABLE, AckLevel.DURABLE)
+DURABLE_LEVELS = (AckLevel.LEADER_DURABLE, AckLevel.DURABLE)
+"""What they say is on the disk."""
 
 
 class ViolationError(Exception):
@@ -230,6 +231,9 @@ class Checker:
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """What lay at or above these offsets, by partition, may be lost, and given again."""
 
+    def held_up(self, until: float) -> None:
+        """Nobody can expect the broker to be in time before then; `inf` for its next start."""
+
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """The broker said something of itself."""
 
@@ -281,7 +285,7 @@ class Book:
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker.acknowledged`; an acknowledgement in memory may come too late to count."""
         self.acknowledged_count += 1
-        if ack.asked_at <= self._forgotten_at and ack.level not in _DURABLE_LEVELS:
+        if ack.asked_at <= self._forgotten_at and ack.level not in DURABLE_LEVELS:
             return
         self._tell(lambda checker: checker.acknowledged(ack))
 
@@ -383,6 +387,11 @@ class Book:
         """See `Checker.forgotten`."""
         self._forgotten_at = self.now()
         self._tell(lambda checker: checker.forgotten(ends))
+
+    def held_up(self, until: float) -> None:
+        """See `Checker.held_up`."""
+        for checker in self.checkers:
+            checker.held_up(until)
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker.probed`; where the event is about a log, its number is with it."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import final
 
 from tests.simulation.checkers.book import (
+    DURABLE_LEVELS,
     Acknowledged,
     Checker,
     DamageReported,
@@ -211,18 +212,23 @@ class AcknowledgedStays(Checker):
     """What was acknowledged with an offset is there at the end, exactly there.
 
     Excused are records below the log start, those that the world damaged, those that were in
-    memory only when a crash came that may take them, and those of topics that are no more.
+    memory only when a crash came that may take them, unless their producer was told that they are
+    on disk, and those of topics that are no more.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
         self._acknowledged: dict[Place, bytes] = {}
+        self._durable: set[Place] = set()
         self._rotted: list[DamageReported] = []
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
         if ack.offset is not None:
-            self._acknowledged[ack.record.partition, ack.offset] = ack.record.value
+            place = (ack.record.partition, ack.offset)
+            self._acknowledged[place] = ack.record.value
+            if ack.level in DURABLE_LEVELS:
+                self._durable.add(place)
 
     def rotted(self, damage: DamageReported) -> None:
         """See `Checker`."""
@@ -233,7 +239,7 @@ class AcknowledgedStays(Checker):
         self._acknowledged = {
             place: value
             for place, value in self._acknowledged.items()
-            if place[1] < ends.get(place[0], place[1] + 1)
+            if place in self._durable or place[1] < ends.get(place[0], place[1] + 1)
         }
 
     def ended(self, logs: Mapping[int, FinalLog]) -> None:
