@@ -101,6 +101,7 @@ class BrokerHost:
 
     def _crashed(self, *, may_lose: bool) -> None:
         self.crash_count += 1
+        self._sometimes.crashed()
         if may_lose and not self._plan.is_durable and not self._has_stopped_cleanly:
             ends = {
                 partition: self._durable.durable_ends.get(partition, 0)

@@ -40,7 +40,7 @@ PROBES: Final = {
     "cut: size": "a power cut kept the length and zeros",
     "lost in memory": "a power cut took what was only promised in memory",
     "resent batch": "a batch that was sent again got its old offset",
-    "resent after crash": "so did one that was sent again after a crash",
+    "resent after crash": "so did one that was sent again to a broker that was started since",
     "disk full": "a log became read-only",
     "disk has room": "and writable again",
     "sync failed": "a log went offline because a sync failed",
@@ -100,6 +100,7 @@ class Sometimes:
     def __init__(self) -> None:
         """Have reached nothing."""
         self.counts: Counter[str] = Counter()
+        self._is_after_crash = False
 
     def reached(self, probe: str) -> None:
         """Take note that the state was reached."""
@@ -109,6 +110,10 @@ class Sometimes:
     def forced(self, site: str) -> None:
         """Take note that the rare branch at `site` of the code under test was taken."""
         self.reached(f"forced: {site}")
+
+    def crashed(self) -> None:
+        """Take note that a broker came to an end that was not clean."""
+        self._is_after_crash = True
 
     def cut(self, survivals: Mapping[str, Survival]) -> None:
         """Take note of what a power cut has left of files."""
@@ -120,7 +125,9 @@ class Sometimes:
         """Take note of what a broker says of itself."""
         if event == "log_status_changed":
             self._status_changed(str(fields["status"]), str(fields["reason"]))
-        elif event == "log_opened":
+        elif event == "broker_started":
+            self._is_after_crash = False  # What is opened from now on is new.
+        elif event == "log_opened" and self._is_after_crash:
             self.reached("torn tail" if fields["truncated_bytes"] else "clean tail")
         elif event == "broker_stopped" and fields["is_clean"]:
             self.reached("clean stop")

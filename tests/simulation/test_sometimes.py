@@ -37,3 +37,18 @@ def test_a_branch_that_is_taken_is_counted() -> None:
 def test_what_is_no_probe_cannot_be_reached() -> None:
     with pytest.raises(AssertionError, match="there is no probe 'forced: nothing'"):
         Sometimes().forced("nothing")
+
+
+def test_only_a_start_after_a_crash_finds_a_tail() -> None:
+    sometimes = Sometimes()
+    clean, torn = {"truncated_bytes": 0}, {"truncated_bytes": 7}
+    sometimes.probed("log_opened", clean)
+    sometimes.probed("broker_started", {})
+    sometimes.crashed()
+
+    sometimes.probed("log_opened", clean)
+    sometimes.probed("log_opened", torn)
+    sometimes.probed("broker_started", {})
+    sometimes.probed("log_opened", clean)
+
+    assert sometimes.counts == {"clean tail": 1, "torn tail": 1}

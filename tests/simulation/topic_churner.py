@@ -15,7 +15,12 @@ from tests.simulation.process import Process
 from tests.simulation.readers import PATIENCE_S, RawReader, with_connection
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.writers import RawWriter, Values
-from wire.errors import TidelogError, TopicExistsError, UnknownTopicError
+from wire.errors import (
+    TidelogError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
 from wire.rpc import RpcConnection
 from wire.topics import TopicDescription
 
@@ -135,9 +140,11 @@ class TopicChurner:
     async def _haunt(self, connection: RpcConnection, topic: TopicDescription) -> None:
         """Write to a topic that was deleted."""
         writer = self._writers[topic.topic_id]
-        if not await writer.is_refused(connection):
+        refusal = await writer.haunt(connection)
+        if refusal is None:
             raise ViolationError("TopicsStay", f"{topic.name} takes records, and was deleted")
-        self._sometimes.reached("ghost refused")
+        if isinstance(refusal, UnknownTopicIdError):
+            self._sometimes.reached("ghost refused")
 
     def _writer(self, topic: TopicDescription) -> RawWriter:
         partition_count = len(topic.partitions)

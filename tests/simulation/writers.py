@@ -22,6 +22,7 @@ from tests.simulation.sometimes import Sometimes
 from wire import api
 from wire.compression import CODEC_NAMES
 from wire.errors import (
+    BrokerError,
     DuplicateSequenceError,
     LogOfflineError,
     OutOfOrderSequenceError,
@@ -265,7 +266,6 @@ class RawWriter:
         self._sequences = [0] * partition_count
         self._under_way: _Batch | None = None
         self._acknowledged: list[list[_Batch]] = [[] for _ in range(partition_count)]
-        self._connection_count = 0
 
     async def run(self, process: Process) -> None:
         """Write until told to stop."""
@@ -274,7 +274,6 @@ class RawWriter:
     async def write(self, connection: RpcConnection) -> None:
         """Write until told to stop and a batch is acknowledged, or until the connection fails."""
         random = self._values.random
-        self._connection_count += 1
         has_proof = False
         while self._under_way is not None or not (self.should_stop and has_proof):
             with trio.fail_after(PATIENCE_S):
@@ -288,12 +287,13 @@ class RawWriter:
                     await self._resend(connection)
             await trio.sleep(random.expovariate(1 / self._plan.pause_s))
 
-    async def is_refused(self, connection: RpcConnection) -> bool:
-        """Send what nobody shall ever see; return whether it was refused."""
+    async def haunt(self, connection: RpcConnection) -> BrokerError | None:
+        """Send what nobody shall ever see; return the refusal, `None` if there was none."""
         ghost = SentRecord(self._values.name, 0, 0, b"ghost")
         batch = _Batch(0, [ghost], self._sequences[0], trio.current_time())
         with trio.fail_after(PATIENCE_S):
-            return (await self._produce(connection, batch)).error is not None
+            refusal = (await self._produce(connection, batch)).error
+        return None if refusal is None else from_wire(refusal)
 
     def _next_batch(self) -> "_Batch":
         partition = self._values.choose_partition()
@@ -326,7 +326,7 @@ class RawWriter:
         self._under_way = None
         self._note_acknowledged(batch, result, batch.asked_at)
         batch.base_offset = result.base_offset
-        batch.connection_number = self._connection_count
+        batch.start_count = self._book.start_count
         self._acknowledged[batch.partition].append(batch)
         return True
 
@@ -354,7 +354,7 @@ class RawWriter:
         result = await self._produce(connection, batch)
         if result.error is None:
             self._sometimes.reached("resent batch")
-            if batch.connection_number < self._connection_count:
+            if batch.start_count < self._book.start_count:
                 self._sometimes.reached("resent after crash")
             self._note_acknowledged(batch, result, asked_at)
 
@@ -386,7 +386,8 @@ class _Batch:
         self.base_sequence = base_sequence
         self.asked_at = asked_at
         self.base_offset = 0
-        self.connection_number = 0
+        self.start_count = 0
+        """How often a broker had started when it was acknowledged."""
         self.send_count = 0
 
     def encode(self, plan: ProducerPlan, producer_id: int) -> bytes:

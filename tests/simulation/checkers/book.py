@@ -271,6 +271,8 @@ class Book:
         self.numbers = PartitionNumbers()
         self.acknowledged_count = 0
         self.read_count = 0
+        self.start_count = 0
+        """How often a broker has started."""
         self._forgotten_at = -1.0
 
     def checker(self, kind: type[AnyChecker]) -> AnyChecker:
@@ -395,6 +397,7 @@ class Book:
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker.probed`; where the event is about a log, its number is with it."""
+        self.start_count += event == "broker_started"
         number = self.numbers.of_directory(str(fields.get("directory")))
         if number is not None:
             fields = {**fields, "partition": number}
