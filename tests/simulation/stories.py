@@ -88,6 +88,17 @@ def ended(*entries: tuple[int, int], start: int = 0, acks: tuple[Acknowledged, .
     return tell
 
 
+def repeated_behind(*, start: int) -> Story:
+    """Find record 1 of a producer without idempotence behind record 2, in what is left of a log."""
+
+    def tell(book: Book) -> None:
+        told(acked(1, 3, "q"), acked(2, 2, "q"))(book)
+        values = {2: record(2, "q").value, 3: record(1, "q").value}
+        book.ended({0: FinalLog(start, 9, values)})
+
+    return tell
+
+
 def sent_then(story: Story, *numbers: int) -> Story:
     def tell(book: Book) -> None:
         for number in numbers:

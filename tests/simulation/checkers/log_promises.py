@@ -265,8 +265,9 @@ class ProducerOrder(Checker):
     """Records of one producer stand in a partition in the order in which they were handed over.
 
     For an idempotent producer, numbers rise strictly with offsets. Otherwise a repeated record
-    may stand behind later ones as well, so what counts is its first place, and only if it was
-    acknowledged: one that was given up may still arrive late. With acks 0 nothing is promised.
+    may stand behind later ones as well, so what counts is its first place, if nothing is missing in
+    which that may have been, and only if it was acknowledged: one that was given up may still
+    arrive late. With acks 0 nothing is promised.
     """
 
     def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
@@ -283,11 +284,15 @@ class ProducerOrder(Checker):
         for partition, log in logs.items():
             last: dict[str, int] = {}
             seen: set[bytes] = set()
+            is_whole = log.log_start_offset == 0 and not log.damage
             for offset, value in sorted(log.values.items()):
                 producer = producer_of(value)
                 rules = self._rules[producer]
                 is_counted = rules.is_idempotent or (
-                    rules.acks != 0 and value in self._acknowledged and value not in seen
+                    rules.acks != 0
+                    and is_whole
+                    and value in self._acknowledged
+                    and value not in seen
                 )
                 seen.add(value)
                 number = number_of(value)
