@@ -198,7 +198,7 @@ class RaftLog:
             if snapshot != self.snapshot:
                 return
             self.is_snapshot_unsynced = False
-            self.durable_index = max(self.durable_index, snapshot.index)
+            self.durable_index = max(self.durable_index, self.snapshot.index)
         if self.holds(last):
             self.durable_index = max(self.durable_index, last.index)
 

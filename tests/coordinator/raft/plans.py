@@ -18,6 +18,7 @@ KINDS = (
     "crash_in_install",
     "crash_on_vote",
     "mute_on_election",
+    "lonely_leader",
     "partition",
     "one_way",
     "isolate_leader",
@@ -99,14 +100,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 _STYLES: tuple[tuple[str, ...], ...] = (
-    # Leaders that get their entries to some nodes only, one after the other: figure 8.
-    (
-        "crash_on_commit",
-        "crash_on_election",
-        "mute_on_election",
-        "mute_on_election",
-        "crash_leader",
-    ),
+    # Leaders one after the other that keep an entry to themselves, until one commits: figure 8.
+    ("lonely_leader", "lonely_leader", "crash_on_commit"),
     # Votes that are given, and forgotten if they can be.
     ("crash_on_vote", "crash_on_vote", "crash_leader", "isolate_leader", "mute_on_election"),
     # Changes of the membership under partitions.
@@ -125,30 +120,33 @@ def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
     """
     dice = Random(f"plan {seed}")
     entries_max = dice.choice((1, 1, 2, 8, 100))
+    is_in_order = False  # otherwise anything may come at any time
     if dice.random() < 0.5:
         kinds = [kind for kind in KINDS if dice.random() < 0.4] or ["crash_leader"]
         count = dice.randrange(2, 14)
     else:
         style = dice.randrange(len(_STYLES))
         kinds = list(_STYLES[style])
-        entries_max = entries_max if style else 1
+        is_in_order = style == 0
+        entries_max = 1 if is_in_order else entries_max
         count = dice.randrange(8, 20)
     voter_count = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
     spare_count = dice.choice((0, 0, 1, 2))
     node_count = voter_count + spare_count
-    faults = sorted(
-        (
+    at_ms = 0
+    faults: list[Fault] = []
+    for number in range(count):
+        at_ms += dice.randrange(50, 800)
+        faults.append(
             Fault(
-                at_ms=dice.randrange(500, duration_ms),
-                kind=dice.choice(kinds),
+                at_ms=at_ms if is_in_order else dice.randrange(500, duration_ms),
+                kind=kinds[number % len(kinds)] if is_in_order else dice.choice(kinds),
                 node=dice.randrange(1, node_count + 1),
                 duration_ms=dice.choice((20, 50, 200, 700, 1500, 3000)),
                 mask=dice.randrange(1 << node_count),
             )
-            for _ in range(count)
-        ),
-        key=lambda fault: fault.at_ms,
-    )
+        )
+    faults.sort(key=lambda fault: fault.at_ms)
     return Plan(
         seed=f"life {seed}",
         duration_ms=duration_ms,

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import final
 
+import msgspec
+
 from coordinator.raft.errors import DamagedLogError, ProposalRefusedError
 from coordinator.raft.log import RaftLog
 from coordinator.raft.membership import Identity, Membership
@@ -23,6 +25,7 @@ from tests.coordinator.raft.plans import Fault, Plan
 
 TICK_MS = 100
 EVENTS_PER_SECOND_MAX = 3000
+_LONELY_MS = 300
 
 Event = Callable[[], None]
 
@@ -200,7 +203,7 @@ class World:
             if self._is_moment(fault, node, moment):
                 self._armed.remove(fault)
                 self.count(fault.kind)
-                if fault.kind == "mute_on_election":
+                if fault.kind in {"mute_on_election", "lonely_leader"}:
                     self._mute(node, fault)
                     return False
                 self.crash(node, fault.duration_ms)
@@ -221,14 +224,19 @@ class World:
             ("crash_on_commit", "leading"): core.commit_index > node.applied_index,
             ("crash_in_change", "leading"): log.membership_index > log.commit_index,
             ("mute_on_election", "leading"): is_electing,
+            ("lonely_leader", "leading"): is_electing,
         }
         return moments.get((fault.kind, moment), False)
 
     def _mute(self, node: RaftNode, fault: Fault) -> None:
-        """Let a new leader reach only the nodes of the mask."""
+        """Let a leader reach only the nodes of the mask; a lonely one nobody, until it crashes."""
+        is_lonely = fault.kind == "lonely_leader"
+        if is_lonely:
+            self._armed.append(msgspec.structs.replace(fault, kind="crash_on_election"))
         for other in self.nodes:
-            if not fault.mask >> (other - 1) & 1:
-                self.block(node.node_id, other, fault.duration_ms)
+            if is_lonely or not fault.mask >> (other - 1) & 1:
+                duration_ms = _LONELY_MS if is_lonely else fault.duration_ms
+                self.block(node.node_id, other, duration_ms)
 
     def lead(self, action: Callable[[RaftNode], object]) -> None:
         """Do something on every node that thinks that it leads; it may refuse."""
