@@ -5,19 +5,24 @@
 
 from typing import Any, Final
 
+import msgspec
+import trio
+
 import broker.handlers.produce
 import broker.partition
 import coordinator.local
 from broker.flusher import Flusher
 from broker.handlers.fetch import FetchHandler, Found
 from broker.handlers.produce import PendingProduce, ProduceHandler
+from broker.maintenance import Maintenance
 from broker.partition import AckWaiter, Partition
-from coordinator.catalog import Catalog
+from coordinator.catalog import AlterTopic, Catalog, Record
 from coordinator.local import LocalMetadata
 from isr.leader import PartitionLeader
 from logstore.log import Appended, PartitionLog
 from logstore.slice import LogSlice
 from tests.simulation.mutant import Mutant
+from wire.errors import CorruptRecordError, OffsetOutOfRangeError
 from wire.fetch import PartitionFetch
 from wire.produce import AckLevel, Acks, PartitionAppended
 
@@ -39,6 +44,39 @@ def _look_at_the_end(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: i
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
     return found
+
+
+def _look_as_if_deleted(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max)
+    damage = found.error
+    if isinstance(damage, CorruptRecordError):
+        found.error = OffsetOutOfRangeError(
+            "deleted",
+            log_start_offset=damage.next_offset or 0,
+            log_end_offset=found.high_watermark,
+        )
+    return found
+
+
+def _look_without_start(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max)
+    if found.part is None:
+        found.log_start_offset = 0
+    return found
+
+
+_alter = Catalog._alter
+
+
+def _alter_from_scratch(
+    self: Catalog, command: AlterTopic, replication_factor: int
+) -> list[Record]:
+    topic = self.topic(command.name, command.topic_id)
+    self._put(msgspec.structs.replace(topic, overrides={}))
+    try:
+        return _alter(self, command, replication_factor)
+    finally:
+        self._put(topic)
 
 
 _expect = PendingProduce.expect
@@ -108,6 +146,13 @@ async def _flush_later(_: LocalMetadata) -> None:
     """Skip what should be done."""
 
 
+async def _tidy_for_ever(self: Maintenance) -> None:
+    while True:
+        await trio.lowlevel.checkpoint()
+        for connection in list(self._connections):
+            connection.tidy(now=trio.current_time())
+
+
 async def _do_not_wait(_: Flusher) -> None:
     """Skip what should be done."""
 
@@ -123,6 +168,26 @@ MUTANTS: Final = (
         "fetches read, and announce, what is only appended",
         (PartitionLog, "read", _read_uncommitted),
         (FetchHandler, "_look", _look_at_the_end),
+    ),
+    Mutant(
+        "damage-is-deletion",
+        "who wants to read what is damaged is told that it was deleted",
+        (FetchHandler, "_look", _look_as_if_deleted),
+    ),
+    Mutant(
+        "empty-fetch-without-start",
+        "a fetch that finds nothing says that the log starts at 0",
+        (FetchHandler, "_look", _look_without_start),
+    ),
+    Mutant(
+        "alter-resets-others",
+        "an alteration of settings takes back those before it",
+        (Catalog, "_alter", _alter_from_scratch),
+    ),
+    Mutant(
+        "tidying-without-rest",
+        "a broker looks at its connections again as soon as it has looked at them",
+        (Maintenance, "_tidy", _tidy_for_ever),
     ),
     Mutant(
         "wrong-receipt",

@@ -277,6 +277,10 @@ def _require_a_restart(self: PartitionLog, batch_bytes: int) -> None:
     _require_room(self, batch_bytes)
 
 
+def _append_failed_for_good(self: PartitionLog, error: OSError) -> None:
+    self._failed("writing", error)
+
+
 MUTANTS: Final = (
     Mutant(
         "ack-before-fsync",
@@ -409,6 +413,11 @@ MUTANTS: Final = (
         "old-epoch-accepted",
         "a batch of a producer's epoch that is over is appended",
         (ProducerStates, "_check_new_epoch", staticmethod(_do_nothing)),
+    ),
+    Mutant(
+        "full-disk-is-broken",
+        "a log that finds no room for a batch goes offline",
+        (PartitionLog, "_append_failed", _append_failed_for_good),
     ),
     Mutant(
         "start-forgotten",
