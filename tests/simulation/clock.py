@@ -50,11 +50,14 @@ class SimulatedClock(trio.abc.Clock):
     Invariant: time never goes back, and events of one time run in the order of their calls.
     """
 
-    def __init__(self, *, events_max: int) -> None:
-        """Stand at zero; more than `events_max` events and task steps are a failure."""
+    def __init__(self, *, events_per_s_max: int) -> None:
+        """Stand at zero; more events and task steps in one second are a failure."""
         self.now = 0.0
         """Seconds since the beginning."""
-        self.events_max = events_max
+        self._events_per_s_max = events_per_s_max
+        self._second_ends_at = 1.0
+        self._event_count_max = events_per_s_max
+        """How many may have been counted before this second ends."""
         self.event_count = 0
         """Callbacks run and steps of tasks made so far."""
         self.failure: BaseException | None = None
@@ -92,11 +95,14 @@ class SimulatedClock(trio.abc.Clock):
                 self._stop()
 
     def count_event(self) -> None:
-        """Spend a little of the budget."""
+        """Spend a little of this second's budget."""
         self.event_count += 1
-        if self.event_count == self.events_max:
+        if self.event_count > self._event_count_max:
             self.fail(
-                EventBudgetError(f"{self.event_count} events in {self.now:.3f} simulated seconds")
+                EventBudgetError(
+                    f"more than {self._events_per_s_max} events in the simulated second that ends"
+                    f" at {self._second_ends_at:.0f} s; it is {self.now:.3f} s"
+                )
             )
 
     def start_clock(self) -> None:
@@ -131,6 +137,9 @@ class SimulatedClock(trio.abc.Clock):
                 interrupt_waiting_tasks(error)
             return False
         self.now = max(self.now, time)
+        if self.now >= self._second_ends_at:
+            self._second_ends_at = floor(self.now) + 1.0
+            self._event_count_max = self.event_count + self._events_per_s_max
         while self._events and self._events[0][0] <= self.now:
             _, _, callback = heapq.heappop(self._events)
             self.count_event()

@@ -65,7 +65,8 @@ from wire.rpc import RpcConnection
 from wire.topics import CreateTopicRequest, DescribeTopicsRequest, TopicDescription
 
 _PATIENCE_S = 20.0
-_EVENTS_PER_S_MAX = 5_000
+_EVENTS_PER_S_MAX = 20_000
+"""The busiest second of 60 lives had 7,213, half of them had none above 1,242."""
 
 
 class LifeReport(msgspec.Struct, frozen=True):
@@ -236,8 +237,9 @@ def live(
         shows_steps: Whether these are also the steps of tasks.
         goes_on: Whether it goes on when a checker has objected, to see which others will.
     """
-    events_max = int(_EVENTS_PER_S_MAX * (plan.seconds + _PATIENCE_S))
-    simulation = Simulation(plan.seed, show=show, shows_steps=shows_steps, events_max=events_max)
+    simulation = Simulation(
+        plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX
+    )
     lives: list[_Life] = []
 
     async def main(world: World) -> None:

@@ -98,8 +98,28 @@ def test_a_storm_of_events_ends_the_run() -> None:
         event()
         await trio.sleep_forever()
 
-    with pytest.raises(EventBudgetError, match=r"10000 events in 0\.01"):
-        Simulation(1, events_max=10_000).run(main)
+    with pytest.raises(EventBudgetError, match=r"more than 10000 events .* it is 0\.01"):
+        Simulation(1, events_per_s_max=10_000).run(main)
+
+
+def test_a_quiet_time_does_not_save_up_for_a_storm() -> None:
+    async def main(world: World) -> None:
+        await trio.sleep(30.0)
+        for number in range(20_000):
+            world.clock.call_later(number / 20_000, lambda: None)
+        await trio.sleep(30.0)
+
+    with pytest.raises(EventBudgetError, match=r"the simulated second that ends at 31 s"):
+        Simulation(1, events_per_s_max=10_000).run(main)
+
+
+def test_many_events_in_a_long_time_are_no_storm() -> None:
+    async def main(world: World) -> None:
+        for number in range(20_000):
+            world.clock.call_later(number / 5_000, lambda: None)
+        await trio.sleep(30.0)
+
+    Simulation(1, events_per_s_max=10_000).run(main)
 
 
 def test_a_task_that_never_waits_ends_the_run() -> None:
@@ -107,8 +127,8 @@ def test_a_task_that_never_waits_ends_the_run() -> None:
         while True:
             await trio.lowlevel.checkpoint()
 
-    with pytest.raises(EventBudgetError, match=r"10000 events in 0\.000"):
-        Simulation(1, events_max=10_000).run(main)
+    with pytest.raises(EventBudgetError, match=r"more than 10000 events .* it is 0\.000"):
+        Simulation(1, events_per_s_max=10_000).run(main)
 
 
 def test_what_an_event_raises_ends_the_run() -> None:
@@ -139,7 +159,7 @@ def test_delays_are_multiples_of_a_tick_so_that_their_sums_are_exact() -> None:
 
 
 def test_a_wall_clock_is_wrong_jumps_and_drifts() -> None:
-    clock = SimulatedClock(events_max=1)
+    clock = SimulatedClock(events_per_s_max=1)
     wall = WallClock(clock.current_time, skew_s=2.0)
     start_ms = WallClock(clock.current_time).now_ms()
 

@@ -17,7 +17,7 @@ from tests.simulation.trace import Trace
 
 Result = TypeVar("Result")
 
-EVENTS_MAX = 20_000_000
+EVENTS_PER_S_MAX = 1_000_000
 
 
 @final
@@ -61,10 +61,10 @@ class Simulation:
         *,
         show: Callable[[str], None] | None = None,
         shows_steps: bool = False,
-        events_max: int = EVENTS_MAX,
+        events_per_s_max: int = EVENTS_PER_S_MAX,
     ) -> None:
         """Prepare a run; `show` gets every line of the trace, steps of tasks only if told so."""
-        self.clock = SimulatedClock(events_max=events_max)
+        self.clock = SimulatedClock(events_per_s_max=events_per_s_max)
         self.trace = Trace(self.clock.current_time, show=show, shows_steps=shows_steps)
         self._streams = RandomStreams(seed)
 
