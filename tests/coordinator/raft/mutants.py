@@ -8,9 +8,8 @@ those would object at once, and what is to be shown is that the consequences are
 # A planted bug sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, final
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from coordinator.raft.core import RaftCore
 from coordinator.raft.following import Following
@@ -32,28 +31,7 @@ from coordinator.raft.promises import Promises
 from coordinator.raft.reads import ReadQueue
 from coordinator.raft.ready import AddLearner, HardState, MembershipChange, Promote, ReadState
 from tests.coordinator.raft.checks import Checks
-
-Patch = tuple[Any, str, Any]
-"""An object, the name of one of its attributes, and what to put there."""
-
-
-@final
-class Mutant:
-    """A bug, with a name and a sentence that says what is wrong."""
-
-    def __init__(self, name: str, about: str, *patches: Patch) -> None:
-        self.name = name
-        self.about = about
-        self.patches = patches
-
-    @contextmanager
-    def planted(self) -> Generator[None]:
-        """Have the bug while the block runs."""
-        with ExitStack() as stack:
-            for owner, name, value in self.patches:
-                stack.callback(setattr, owner, name, owner.__dict__[name])
-                setattr(owner, name, value)
-            yield
+from tests.simulation.mutant import Mutant, Patch
 
 
 def _say_nothing(*_: object) -> None:
