@@ -209,9 +209,8 @@ class Clients:
                 self._book,
                 self._sometimes,
                 topic_id=self._topic_id,
-                partition_count=self._plan.partition_count,
+                may_resend=self._plan.is_durable,
             )
-            writer.may_resend = self._plan.is_durable
         writer.should_stop = self._should_stop
         self._writers[name] = writer
         return writer.run

@@ -147,20 +147,18 @@ class TopicChurner:
             self._sometimes.reached("ghost refused")
 
     def _writer(self, topic: TopicDescription) -> RawWriter:
-        partition_count = len(topic.partitions)
         writer = RawWriter(
             _PRODUCER,
             Values(
                 self._name,
                 _PRODUCER,
                 self._random,
-                partition_count,
+                len(topic.partitions),
                 first_number=self._book.numbers.first(topic.topic_id),
             ),
             self._book,
             self._sometimes,
             topic_id=topic.topic_id,
-            partition_count=partition_count,
         )
         writer.producer_id = self._producer_id
         writer.should_stop = True

@@ -72,6 +72,11 @@ class Values:
         self._plan = plan
         self._numbers = [0] * partition_count
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return len(self._numbers)
+
     def choose_partition(self) -> int:
         """Return where the next burst goes."""
         return self.random.randrange(len(self._numbers))
@@ -250,12 +255,14 @@ class RawWriter:
         sometimes: Sometimes,
         *,
         topic_id: bytes,
-        partition_count: int,
+        may_resend: bool = True,
     ) -> None:
-        """Send what `values` makes."""
+        """Send what `values` makes.
+
+        `may_resend` says whether what was acknowledged can be trusted to be there.
+        """
         self.should_stop = False
-        self.may_resend = True
-        """Whether what was acknowledged can be trusted to be there."""
+        self._may_resend = may_resend
         self._plan = plan
         self._values = values
         self._book = book
@@ -263,9 +270,9 @@ class RawWriter:
         self._topic_id = topic_id
         self.producer_id = 0
         """What the broker knows it by; 0 to have one given."""
-        self._sequences = [0] * partition_count
+        self._sequences = [0] * values.partition_count
         self._under_way: _Batch | None = None
-        self._acknowledged: list[list[_Batch]] = [[] for _ in range(partition_count)]
+        self._acknowledged: list[list[_Batch]] = [[] for _ in range(values.partition_count)]
 
     async def run(self, process: Process) -> None:
         """Write until told to stop."""
@@ -283,7 +290,7 @@ class RawWriter:
                 if self._under_way is None:
                     self._under_way = self._next_batch()
                 has_proof = await self._deliver(connection, self._under_way)
-                if has_proof and self.may_resend and random.random() < 0.1:
+                if has_proof and self._may_resend and random.random() < 0.1:
                     await self._resend(connection)
             await trio.sleep(random.expovariate(1 / self._plan.pause_s))
 
