@@ -116,8 +116,9 @@ class LibraryWriter:
         self._book = book
         self._sometimes = sometimes
         self._history = history
-        self._met_broken_disk = False
-        """Whether a log is offline that nobody has started anew yet."""
+        self._was_told_why = False
+        """Whether a log is offline that nobody has started anew yet, or a partition has said that
+        records before these were lost, which each says once."""
         self._told: list[tuple[SentRecord, Outcome, int | None]] = []
         """What became of the records of the operation that goes on, and at which offset."""
 
@@ -159,12 +160,12 @@ class LibraryWriter:
             await self._send_until_acknowledged(producer)
             attempt_count = 0
             while attempt_count < _LAST_ATTEMPTS:
-                self._met_broken_disk = False
+                self._was_told_why = False
                 with self._operation():
                     is_answered = await self._send_the_last(producer)
                 if is_answered:
                     return
-                attempt_count += not self._met_broken_disk
+                attempt_count += not self._was_told_why
             raise ViolationError(
                 "Liveness", f"{self._values.name} is not answered in time, though nothing is wrong"
             )
@@ -204,7 +205,7 @@ class LibraryWriter:
             level = 0 if receipt.ack_level is None else int(receipt.ack_level)
         except TidelogError as error:
             outcome = outcome_of(error)
-            self._met_broken_disk |= isinstance(error, LogOfflineError)
+            self._was_told_why |= isinstance(error, (LogOfflineError, OutOfOrderSequenceError))
         finally:  # Who is killed knows nothing, and that is noted as well.
             self._told.append((record, outcome, offset))
         if outcome is Outcome.OK:
