@@ -5,7 +5,7 @@ from typing import final
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, produce, submit
+from tests.broker.asking import BETWEEN_BROKERS, batch_of, create_topic, produce, submit
 from tests.broker.world import World
 from wire import api
 from wire.api import ApiKey
@@ -13,15 +13,6 @@ from wire.errors import UnexpectedServerError
 from wire.produce import InitProducerRequest
 from wire.session import HelloRequest, MetadataRequest
 from wire.topics import DescribeTopicsRequest
-
-BETWEEN_BROKERS = {
-    ApiKey.PEER_STATUS,
-    ApiKey.RAFT,
-    ApiKey.RAFT_SNAPSHOT,
-    ApiKey.DECIDE,
-    ApiKey.HEARTBEAT,
-}
-"""A broker that is alone has nobody to answer."""
 
 
 async def test_every_api_that_is_offered_is_served(mock_clock: MockClock) -> None:

@@ -3,7 +3,13 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, delete_topic, produce
+from tests.broker.asking import (
+    BETWEEN_BROKERS,
+    batch_of,
+    create_topic,
+    delete_topic,
+    produce,
+)
 from tests.broker.world import ADDRESS, World, settle
 from wire import api
 from wire.errors import ErrorCode, FencedProducerError, InvalidRequestError
@@ -26,7 +32,7 @@ async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) 
         assert hello is not None
         assert (hello.node_id, hello.cluster_id) == (7, broker.cluster_id)
         assert (hello.frame_bytes_max, hello.in_flight_requests_max) == (16 << 20, 256)
-        assert {offered.api_key for offered in hello.apis} == set(api.ApiKey)
+        assert {offered.api_key for offered in hello.apis} == set(api.ApiKey) - BETWEEN_BROKERS
 
 
 async def test_the_identity_of_the_cluster_survives_restarts(mock_clock: MockClock) -> None:
