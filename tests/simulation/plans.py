@@ -336,9 +336,14 @@ def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:
         at = random.expovariate(1 / mean_gap_s)
         while at < seconds:
             duration = min(random.expovariate(1 / 0.8), 8.0)
-            faults.append(Fault(round(at, 4), kind, round(duration, 4), round(random.random(), 4)))
+            faults.append(Fault(round(at, 4), kind, round(duration, 4), _throw(random)))
             at += random.expovariate(1 / mean_gap_s)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _throw(random: Random) -> float:
+    """Return dice that are short to read, and never 1."""
+    return min(round(random.random(), 4), 0.9999)
 
 
 def to_json(plan: Plan) -> str:

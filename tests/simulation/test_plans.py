@@ -73,6 +73,14 @@ def test_a_broker_can_be_configured_as_every_plan_says() -> None:
     assert {plan.broker_settings["in_flight_requests_max"] for plan in plans} == {256, 2, 1}
 
 
+def test_dice_choose_among_what_there_is() -> None:
+    """What is chosen by dice is at their place among so many; 1 would be behind the last."""
+    faults = draw_plan(1_000_183, 60.0).faults
+
+    assert max(fault.dice for fault in faults) == 0.9999
+    assert min(fault.dice for fault in faults) >= 0
+
+
 def test_a_fault_that_is_taken_out_leaves_the_others_as_they_were() -> None:
     plan = draw_plan(3, 60.0)
     without = msgspec.structs.replace(plan, faults=plan.faults[1:])
