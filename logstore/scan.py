@@ -114,14 +114,15 @@ class FileWindow:
 
 
 def walk_headers(
-    file: File, position: int, *, end: int, chunk_bytes: int = 8 * KiB
+    file: File, position: int, *, start_offset: int, end: int, chunk_bytes: int = 8 * KiB
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches from `position` on, leaving out damaged bytes.
 
+    The batch at `position` begins at `start_offset`: what has a lower offset does not belong here.
     Payloads are only looked at to find the next batch behind damage.
     """
     window = FileWindow(file, end=end, chunk_bytes=chunk_bytes)
-    last = Predecessor(0)
+    last = Predecessor(start_offset)
     while position < end:
         header = window.header(position)
         if header is None or not last.may_precede(header):

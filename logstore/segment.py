@@ -241,7 +241,9 @@ class Segment:
         if offset >= self.end_offset:
             return self.end_position, self.end_offset
         end_offset, end_position = self.start_of(offset - 1, config)
-        for position, header in walk_headers(self.file(), end_position, end=self.end_position):
+        for position, header in walk_headers(
+            self.file(), end_position, start_offset=end_offset, end=self.end_position
+        ):
             if header.next_offset > offset:
                 break
             end_position, end_offset = position + header.size, header.next_offset
@@ -285,7 +287,11 @@ class Segment:
         index = self._new_index(config)
         max_timestamp_ms = 0
         for position, header in walk_headers(
-            self.file(), SEGMENT_HEADER_SIZE, end=self.end_position, chunk_bytes=MiB
+            self.file(),
+            SEGMENT_HEADER_SIZE,
+            start_offset=self.base_offset,
+            end=self.end_position,
+            chunk_bytes=MiB,
         ):
             index.add(header.base_offset, position, max_timestamp_before=max_timestamp_ms)
             max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)

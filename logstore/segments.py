@@ -120,7 +120,7 @@ class Segments:
         segment = self.holding(offset)
         end, end_offset = segment.end_below(bound, config)
         if end_offset <= offset:
-            return self._nothing_whole(segment, offset, end, high_watermark)
+            return self._nothing_whole(segment, offset, (end_offset, end), high_watermark)
         start_offset, start = segment.start_of(offset, config)
         if end - start > bytes_max:
             index = segment.loaded_index(config)
@@ -143,14 +143,23 @@ class Segments:
         return part
 
     def _nothing_whole(
-        self, segment: Segment, offset: int, position: int, high_watermark: int
+        self, segment: Segment, offset: int, place: tuple[int, int], high_watermark: int
     ) -> LogSlice | None:
-        """Return what there is at `position`, where no whole batch with `offset` lies below."""
-        found = next(walk_headers(segment.file(), position, end=segment.end_position), None)
+        """Return what there is at `place`, an offset and its position.
+
+        No whole batch with `offset` lies below.
+        """
+        start_offset, position = place
+        found = next(
+            walk_headers(
+                segment.file(), position, start_offset=start_offset, end=segment.end_position
+            ),
+            None,
+        )
         if found is not None and found[0] == position and found[1].next_offset > high_watermark:
             return None  # The batch is committed only in part.
         # Damage that nobody knows of yet. Loading the slice tells how far it goes.
-        return LogSlice(
+        part = LogSlice(
             segment.file(),
             position,
             segment.end_position - position,
@@ -158,6 +167,8 @@ class Segments:
             end_offset=segment.end_offset,
             is_trusted=False,
         )
+        part.start_offset = start_offset
+        return part
 
     def find_time(
         self, timestamp_ms: int, config: LogConfig, *, log_start_offset: int, high_watermark: int
@@ -167,8 +178,10 @@ class Segments:
             if segment.max_timestamp_ms < timestamp_ms:
                 continue
             entry = segment.loaded_index(config).before_time(timestamp_ms)
-            start = entry[1] if entry is not None else SEGMENT_HEADER_SIZE
-            for position, header in walk_headers(segment.file(), start, end=segment.end_position):
+            start_offset, start = entry or (segment.base_offset, SEGMENT_HEADER_SIZE)
+            for position, header in walk_headers(
+                segment.file(), start, start_offset=start_offset, end=segment.end_position
+            ):
                 if header.next_offset > high_watermark:
                     return None
                 if header.next_offset <= log_start_offset:

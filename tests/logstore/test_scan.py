@@ -30,7 +30,7 @@ def anything(_header: BatchHeader) -> bool:
 
 
 def offsets(file: File, position: int = 0, *, end: int | None = None) -> list[tuple[int, int]]:
-    found = walk_headers(file, position, end=file.size() if end is None else end)
+    found = walk_headers(file, position, start_offset=0, end=file.size() if end is None else end)
     return [(at, header.base_offset) for at, header in found]
 
 
