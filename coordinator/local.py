@@ -106,10 +106,11 @@ class LocalMetadata:
         Raises:
             LogOfflineError: The disk failed, now or before.
         """
-        self._log.require_online()
-        self._log.request_checkpoint()
-        await self._flush()
-        self._log.close()
+        async with self._lock:  # A command may still be on its way to the disk.
+            self._log.require_online()
+            self._log.request_checkpoint()
+            await self._flush()
+            self._log.close()
 
     async def _append(self, records: list[Record]) -> None:
         now_ms = self._env.clock.now_ms()

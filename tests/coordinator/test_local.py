@@ -1,12 +1,16 @@
 """The metadata of one node: durable when it is said to be, whatever ends the process."""
 
+import dataclasses
 import errno
+import threading
+from collections.abc import Callable
 from random import Random
+from typing import TypeVar
 
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from coordinator.catalog import (
     PRODUCER_ID_BLOCK,
@@ -25,6 +29,7 @@ from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
 from wire.errors import DataDirectoryError, LogOfflineError, TopicExistsError
 from wire.record_batch import Columns, check_produced, encode_batch
 
+Result = TypeVar("Result")
 ID = b"0123456789abcdef"
 SEGMENT = f"{METADATA_DIRECTORY}/{0:020d}.log"
 
@@ -155,6 +160,33 @@ async def test_a_failed_fsync_takes_the_metadata_offline_and_changes_nothing(
     assert "fsync failed" in str(told["reason"])
     with pytest.raises(LogOfflineError):
         await metadata.aclose()
+
+
+async def test_a_stop_waits_for_a_command_that_is_being_synced(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    disk = world.disk
+    syncing, may_go_on = threading.Event(), threading.Event()
+
+    def stop_in_sync(operation: str, path: str) -> None:
+        if operation == "sync" and path == SEGMENT:
+            syncing.set()
+            assert may_go_on.wait(10)
+
+    async def offload(work: Callable[[], Result]) -> Result:
+        # The start looks at the clock, which belongs to the loop.
+        return work() if disk.before_call is None else await trio.to_thread.run_sync(work)
+
+    env = dataclasses.replace(world.env, offload=offload)
+    metadata = await open_local_metadata(env, FileCache(disk))
+    disk.before_call = stop_in_sync
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(metadata.submit, CreateTopic("orders", ID, 3, {}))
+        await trio.to_thread.run_sync(syncing.wait)
+        nursery.start_soon(metadata.aclose)
+        await wait_all_tasks_blocked()
+        may_go_on.set()
+
+    assert names(await opened(world, disk.power_cut(Random(0)))) == ["orders"]
 
 
 async def test_a_failed_write_of_the_metadata_is_told_once(autojump_clock: MockClock) -> None:
