@@ -151,6 +151,14 @@ def test_what_is_told_of_offsets_that_are_void_does_not_count() -> None:
     }
 
 
+def test_what_is_kept_nobody_knows_where_may_be_among_what_is_gone() -> None:
+    history = [sent("a", None), sent("b", 5), polled((5, "b"))]
+
+    assert set(HistoryChecker(history).check()) == {Anomaly.UNSEEN}
+    assert HistoryChecker(history, log_starts={"k": 3}).check() == {}
+    assert HistoryChecker(history, void={"k": [range(2, 4)]}).check() == {}
+
+
 def test_the_lag_of_readers_is_measured() -> None:
     history = [
         Operation("p", Outcome.OK, [Send("k", "a", 0)], ended_at=1.0),

@@ -129,7 +129,8 @@ class HistoryChecker:
             unknown_below: By key, the offset below which the system may have forgotten who wrote:
                 a value there may stand once more above.
         """
-        self._operations = [_without(operation, void or {}) for operation in operations]
+        self._void = void or {}
+        self._operations = [_without(operation, self._void) for operation in operations]
         self._log_starts = log_starts or {}
         self._may_repeat = may_repeat
         self._unknown_below = unknown_below or {}
@@ -212,14 +213,20 @@ class HistoryChecker:
             if operation.outcome is not Outcome.OK:
                 continue
             for send in _sends(operation):
-                start = self._log_starts.get(send.key, 0)
-                if send.value in self._read or (send.offset is not None and send.offset < start):
+                if send.value in self._read or self._may_be_gone(send):
                     continue
                 place = f"{send.key} {send.value} at {send.offset}"
                 if send.offset is not None and send.offset < last_read.get(send.key, -1):
                     self._add(Anomaly.LOST_WRITE, place)
                 else:
                     self._add(Anomaly.UNSEEN, place)
+
+    def _may_be_gone(self, send: Send) -> bool:
+        """Return whether it was deleted, or stood where nobody was told and may have been."""
+        start = self._log_starts.get(send.key, 0)
+        if send.offset is None:
+            return start > 0 or bool(self._void.get(send.key))
+        return send.offset < start
 
     def _check_reads(self) -> None:
         for operation in self._operations:
