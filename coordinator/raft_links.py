@@ -9,6 +9,7 @@ from typing import NamedTuple, final
 
 import trio
 
+from coordinator.peers import AddressOf
 from coordinator.raft.messages import Message, SnapshotRequest, encode
 from wire import api
 from wire.cluster import RaftRequest, RaftSnapshotRequest
@@ -26,9 +27,6 @@ _QUEUE_MAX = 4096
 _BUFFERED_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 256 << 10
 _PIECE_TIMEOUT_S = 5.0
-
-Address = tuple[str, int]
-AddressOf = Callable[[int], Address | None]
 
 
 @final

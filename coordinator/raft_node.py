@@ -28,7 +28,7 @@ from coordinator.raft_storage import RaftStorage, Snapshot, Stored, Vote
 from logstore.config import MiB
 from logstore.disk import DISK_FULL_ERRNOS
 from wire.env import Env
-from wire.errors import DiskFullError, LogOfflineError, NotLeaderError
+from wire.errors import DiskFullError, InvalidRequestError, LogOfflineError, NotLeaderError
 
 TICK_S: Final = 0.1
 _DISK_FULL_RETRY_S: Final = 1.0
@@ -69,6 +69,18 @@ class Links(Protocol):
 
 class LostCommandError(Exception):
     """Another leader's entry was committed in the place of the command: it will never be."""
+
+
+def check_cluster(cluster_id: str, identity: Identity, own_cluster_id: str) -> None:
+    """Check that a request comes from the cluster to which this node belongs.
+
+    Raises:
+        InvalidRequestError: It comes from another one; the message names both.
+    """
+    if cluster_id != own_cluster_id:
+        raise InvalidRequestError(
+            f"node {identity.node_id} belongs to cluster {own_cluster_id}, not to {cluster_id}"
+        )
 
 
 @final
@@ -183,7 +195,8 @@ class RaftNode:
             return
         if isinstance(message, SnapshotRequest):
             assert data is not None
-            self._incoming[message.snapshot] = data
+            if message.snapshot.index > self._applied_index:  # Older ones the core has no use for.
+                self._incoming[message.snapshot] = data
         self._core.step(message)
         self._pump()
 

@@ -21,7 +21,7 @@ from coordinator.cluster.commands import (
 from coordinator.cluster.sessions import Heartbeat
 from coordinator.controller import Controller
 from coordinator.peers import Peers
-from coordinator.raft_node import RaftNode
+from coordinator.raft_node import RaftNode, check_cluster
 from coordinator.replicated import COMMIT_TIMEOUT_S, ReplicatedMetadata
 from wire import api
 from wire.cluster import DecideReply, DecideRequest, HeartbeatReply, HeartbeatRequest
@@ -96,7 +96,7 @@ class Submission:
             NotControllerError: It does not lead.
             BrokerError: The command is refused, or not committed in time.
         """
-        self._check_cluster(request.cluster_id)
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         try:
             command = decode_command(request.command)
         except WireFormatError as error:
@@ -111,7 +111,7 @@ class Submission:
             NotControllerError: It does not lead.
             BrokerError: The broker must register first, or no majority is there.
         """
-        self._check_cluster(request.cluster_id)
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         answer = await self._controller.heartbeat(
             Heartbeat(request.node_id, request.broker_epoch, request.wants_to_stop),
             is_caught_up=request.is_caught_up,
@@ -166,10 +166,3 @@ class Submission:
         if isinstance(outcome, TidelogError):
             raise outcome
         return outcome
-
-    def _check_cluster(self, cluster_id: str) -> None:
-        if cluster_id != self._node.cluster_id:
-            raise InvalidRequestError(
-                f"node {self._node.identity.node_id} belongs to cluster"
-                f" {self._node.cluster_id}, not to {cluster_id}"
-            )

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from coordinator.raft.membership import Identity
 from coordinator.raft.messages import SnapshotRequest, decode
-from coordinator.raft_node import RaftNode
+from coordinator.raft_node import RaftNode, check_cluster
 from wire.cluster import RaftReply, RaftRequest, RaftSnapshotReply, RaftSnapshotRequest
 from wire.errors import InvalidRequestError, WireFormatError
 
@@ -27,7 +27,7 @@ class RaftHandler:
         Raises:
             InvalidRequestError: They come from another cluster, or are no messages of Raft.
         """
-        self._check_cluster(request.cluster_id)
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         try:
             messages = [decode(message) for message in request.messages]
         except WireFormatError as error:
@@ -43,7 +43,7 @@ class RaftHandler:
         Raises:
             InvalidRequestError: It comes from another cluster, out of order, or is none.
         """
-        self._check_cluster(request.cluster_id)
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         try:
             offer = decode(request.message)
         except WireFormatError as error:
@@ -67,10 +67,3 @@ class RaftHandler:
             del self._pieces[offer.sender]
             self._node.received(offer, bytes(data))
         return RaftSnapshotReply(len(data))
-
-    def _check_cluster(self, cluster_id: str) -> None:
-        if cluster_id != self._node.cluster_id:
-            raise InvalidRequestError(
-                f"node {self._node.identity.node_id} belongs to cluster"
-                f" {self._node.cluster_id}, not to {cluster_id}"
-            )
