@@ -13,7 +13,17 @@ from typing import Generic, TypeVar, final
 
 import msgspec
 
-from wire import cluster, fetch, produce, session, topics
+from wire import (
+    cluster,
+    cluster_admin,
+    fetch,
+    groups,
+    produce,
+    reassignment,
+    replication,
+    session,
+    topics,
+)
 from wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from wire.frame import FrameKind, encode_frame
 
@@ -39,11 +49,30 @@ class ApiKey(IntEnum):
     PRODUCE = 8
     FETCH = 9
     LIST_OFFSETS = 10
+    GROUP_HEARTBEAT = 11
+    COMMIT_OFFSETS = 12
+    FETCH_OFFSETS = 13
+    LIST_GROUPS = 14
+    DESCRIBE_GROUPS = 15
+    RESET_OFFSETS = 16
+    DELETE_GROUP = 17
     PEER_STATUS = 20
     RAFT = 21
     RAFT_SNAPSHOT = 22
     DECIDE = 23
     HEARTBEAT = 24
+    EXTENTS = 25
+    REPLICA_FETCH = 26
+    REPLICA_DURABLE = 27
+    REPLICA_READ = 28
+    JOIN = 30
+    DESCRIBE_CLUSTER = 31
+    ELECT_LEADERS = 32
+    REASSIGN = 33
+    ALTER_CLUSTER = 34
+    DESCRIBE_MOVES = 35
+    DRAIN_BROKER = 36
+    UNREGISTER_BROKER = 37
 
 
 @final
@@ -119,23 +148,77 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Me
 
 
 HELLO = Api(ApiKey.HELLO, session.HelloRequest, session.HelloReply)
-METADATA = Api(ApiKey.METADATA, session.MetadataRequest, session.MetadataReply)
-CREATE_TOPIC = Api(ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply)
+METADATA = Api(ApiKey.METADATA, session.MetadataRequest, session.MetadataReply, max_version=3)
+CREATE_TOPIC = Api(
+    ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=2
+)
 DESCRIBE_TOPICS = Api(
-    ApiKey.DESCRIBE_TOPICS, topics.DescribeTopicsRequest, topics.DescribeTopicsReply
+    ApiKey.DESCRIBE_TOPICS,
+    topics.DescribeTopicsRequest,
+    topics.DescribeTopicsReply,
+    max_version=2,
 )
 ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
 DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)
 DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
 INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
 PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
-FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply)
+FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=2)
 LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply)
+GROUP_HEARTBEAT = Api(ApiKey.GROUP_HEARTBEAT, groups.HeartbeatRequest, groups.HeartbeatReply)
+COMMIT_OFFSETS = Api(ApiKey.COMMIT_OFFSETS, groups.CommitOffsetsRequest, groups.CommitOffsetsReply)
+FETCH_OFFSETS = Api(ApiKey.FETCH_OFFSETS, groups.FetchOffsetsRequest, groups.FetchOffsetsReply)
+LIST_GROUPS = Api(ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsReply)
+DESCRIBE_GROUPS = Api(
+    ApiKey.DESCRIBE_GROUPS, groups.DescribeGroupsRequest, groups.DescribeGroupsReply
+)
+RESET_OFFSETS = Api(ApiKey.RESET_OFFSETS, groups.ResetOffsetsRequest, groups.ResetOffsetsReply)
+DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.DeleteGroupReply)
 PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
 DECIDE = Api(ApiKey.DECIDE, cluster.DecideRequest, cluster.DecideReply)
 HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply)
+JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
+DESCRIBE_CLUSTER = Api(
+    ApiKey.DESCRIBE_CLUSTER,
+    cluster_admin.DescribeClusterRequest,
+    cluster_admin.DescribeClusterReply,
+    max_version=2,
+)
+ELECT_LEADERS = Api(
+    ApiKey.ELECT_LEADERS, cluster_admin.ElectLeadersRequest, cluster_admin.ElectLeadersReply
+)
+EXTENTS = Api(ApiKey.EXTENTS, cluster.ExtentsRequest, cluster.ExtentsReply)
+REPLICA_FETCH = Api(
+    ApiKey.REPLICA_FETCH,
+    replication.ReplicaFetchRequest,
+    replication.ReplicaFetchReply,
+    max_version=3,
+)
+REPLICA_DURABLE = Api(
+    ApiKey.REPLICA_DURABLE, replication.ReplicaDurableRequest, replication.ReplicaDurableReply
+)
+REPLICA_READ = Api(
+    ApiKey.REPLICA_READ, replication.ReplicaReadRequest, replication.ReplicaReadReply
+)
+REASSIGN = Api(
+    ApiKey.REASSIGN, reassignment.ReassignRequest, reassignment.ReassignReply, max_version=2
+)
+ALTER_CLUSTER = Api(
+    ApiKey.ALTER_CLUSTER, cluster_admin.AlterClusterRequest, cluster_admin.AlterClusterReply
+)
+DESCRIBE_MOVES = Api(
+    ApiKey.DESCRIBE_MOVES, reassignment.DescribeMovesRequest, reassignment.DescribeMovesReply
+)
+DRAIN_BROKER = Api(
+    ApiKey.DRAIN_BROKER, reassignment.DrainBrokerRequest, reassignment.DrainBrokerReply
+)
+UNREGISTER_BROKER = Api(
+    ApiKey.UNREGISTER_BROKER,
+    cluster_admin.UnregisterBrokerRequest,
+    cluster_admin.UnregisterBrokerReply,
+)
 
 AnyApi = Api[object, object]
 

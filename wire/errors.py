@@ -13,8 +13,10 @@ Pure: no clock, no I/O.
     │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
     │   │   ├── CorruptBatchError         the batch was damaged on its way to the broker
     │   │   ├── NotControllerError        ask the node that decides for the cluster now
+    │   │   ├── BrokerNotReadyError       wait: it has started and does not serve clients yet
     │   │   ├── LeaderNotAvailableError   no live replica has all committed records
     │   │   ├── NotEnoughReplicasError    too few replicas are in sync
+    │   │   ├── NotEnoughReplicasAfterAppendError  appended, then too few were; outcome unknown
     │   │   └── IneligibleReplicaError    a replica cannot be in sync now: it is fenced or stopping
     │   ├── InvalidRequestError           the request can never succeed as it is
     │   │   ├── UnsupportedVersionError   .min_version, .max_version
@@ -40,59 +42,17 @@ Pure: no clock, no I/O.
     ├── ConnectionLostError               the request may or may not have been executed
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
-    ├── NoPositionError               a consumer was not told where to start
-    ├── ConfigError                       start-up settings; the message lists every problem
-    └── DataDirectoryError                the data directory is in use, foreign or unreadable
+    ├── NoPositionError                   a consumer was not told where to start
+    └── ConfigError / DataDirectoryError  start-up: settings; a directory in use or unreadable
 
 World errors are exceptions, programming errors are assertions, expected absence is `None`.
 """
 
-from enum import IntEnum
 from typing import ClassVar, final
 
 import msgspec
 
-
-class ErrorCode(IntEnum):
-    """The number of an error on the wire. Numbers are never reused."""
-
-    UNEXPECTED_SERVER_ERROR = 1
-    INVALID_REQUEST = 2
-    UNSUPPORTED_VERSION = 3
-    INVALID_BATCH = 4
-    RECORD_TOO_LARGE = 5
-    INVALID_TOPIC = 6
-    INVALID_CONFIG = 7
-    UNKNOWN_TOPIC = 8
-    TOPIC_EXISTS = 9
-    UNKNOWN_PARTITION = 10
-    OFFSET_OUT_OF_RANGE = 11
-    OUT_OF_ORDER_SEQUENCE = 12
-    DUPLICATE_SEQUENCE = 13
-    FENCED_PRODUCER = 14
-    CORRUPT_RECORD = 15
-    LOG_OFFLINE = 16
-    NOT_LEADER = 17
-    UNKNOWN_TOPIC_ID = 18
-    DISK_FULL = 19
-    OVERLOADED = 20
-    SHUTTING_DOWN = 21
-    REQUEST_TIMED_OUT = 22
-    CORRUPT_BATCH = 23
-    UNKNOWN_GROUP = 24
-    GROUP_NOT_EMPTY = 25
-    UNKNOWN_MEMBER = 26
-    FENCED_INSTANCE = 27
-    STALE_MEMBER_EPOCH = 28
-    PARTITION_NOT_OWNED = 29
-    NOT_CONTROLLER = 30
-    LEADER_NOT_AVAILABLE = 31
-    NOT_ENOUGH_REPLICAS = 32
-    INELIGIBLE_REPLICA = 33
-    FENCED_LEADER_EPOCH = 34
-    STALE_PARTITION_EPOCH = 35
-    STALE_BROKER_EPOCH = 36
-    DUPLICATE_BROKER = 37
+from wire.error_code import ErrorCode
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -204,6 +164,13 @@ class NotControllerError(RetriableError):
 
 
 @final
+class BrokerNotReadyError(RetriableError):
+    """The broker has started and does not serve clients yet; the message says what it waits for."""
+
+    code = ErrorCode.BROKER_NOT_READY
+
+
+@final
 class LeaderNotAvailableError(RetriableError):
     """No replica that may lead is alive: those that may have all committed records."""
 
@@ -215,6 +182,13 @@ class NotEnoughReplicasError(RetriableError):
     """Fewer replicas are in sync, or would be, than `min_in_sync_replicas`."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@final
+class NotEnoughReplicasAfterAppendError(RetriableError):
+    """Too few replicas are in sync since the records were appended; they may still be kept."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 @final
@@ -437,6 +411,11 @@ class ConnectionLostError(TidelogError):
 @final
 class ConnectError(ConnectionLostError):
     """No connection could be made: which address, what failed, what to try."""
+
+    def __init__(self, message: str, *, is_refused: bool = False) -> None:
+        """Say why; `is_refused`: the machine is there and nothing listens at the port."""
+        super().__init__(message)
+        self.is_refused = is_refused
 
 
 @final

@@ -20,6 +20,9 @@ class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
     """First offset wanted."""
     bytes_max: ByteCount
     """Read about so much from this partition; one batch is returned however large it is."""
+    from_follower: bool = False
+    """Whether a broker that follows may answer as well, up to the high watermark that it knows.
+    Since version 2."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -42,7 +45,8 @@ class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
     """Length of its batches in the attachment, in the order of this list. The first batch may
     begin below the offset asked for; every batch is whole."""
     high_watermark: int
-    """Records below it are readable (exclusive end)."""
+    """Records below it are readable (exclusive end). Of a follower it may be below the offset asked
+    for: it has not heard yet that so much is committed."""
     log_start_offset: int
     error: ErrorDetail | None = None
 

@@ -42,6 +42,8 @@ class RpcConnection:
         self._outbox = Outbox(stream)
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
         self._failure: Exception | None = None
+        self.reply_count = 0
+        """Replies that have come; while requests wait and it stands still, the broker is silent."""
         self.hello: HelloReply | None = None
         """What the broker said of itself; `None` before `introduce`."""
 
@@ -160,8 +162,9 @@ class RpcConnection:
 
     async def _receive(self) -> None:
         decoder = self._core.decoder
-        while True:
-            received = self._stream.receive_nowait(decoder.get_buffer())
+        while not self.is_lost:
+            buffer = decoder.get_buffer()
+            received = self._stream.receive_nowait(buffer)
             if received is None:
                 await self._stream.wait_readable()
                 continue
@@ -170,9 +173,14 @@ class RpcConnection:
             decoder.bytes_received(received)
             # Whoever is told may close the connection: those behind it have their outcome then.
             while self._failure is None and (reply := self._core.next_reply()) is not None:
+                self.reply_count += 1
                 callback = self._callbacks.pop(reply.correlation_id)
                 callback((reply.message, reply.attachment))
-            await trio.lowlevel.checkpoint()
+            if received < len(buffer):
+                # There is no more. To be told so would cost a call and a turn of the loop.
+                await self._stream.wait_readable()
+            else:
+                await trio.lowlevel.checkpoint()
 
     def _fail(self, failure: Exception) -> None:
         if self._failure is not None:
@@ -193,7 +201,8 @@ async def connect_stream(network: Network, host: str, port: int) -> Stream:
     try:
         return await network.connect(host, port)
     except OSError as error:
-        raise ConnectError(diagnose(host, port, error)) from error
+        is_refused = isinstance(error, ConnectionRefusedError)
+        raise ConnectError(diagnose(host, port, error), is_refused=is_refused) from error
 
 
 def diagnose(host: str, port: int, error: OSError) -> str:

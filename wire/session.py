@@ -55,6 +55,8 @@ class BrokerAddress(msgspec.Struct, frozen=True, array_like=True):
     node_id: int
     host: str
     port: int
+    failure_domain: str = ""
+    """What fails together with it; empty for a domain of its own. Since version 3."""
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +66,8 @@ class PartitionMetadata(msgspec.Struct, frozen=True, array_like=True):
     leader_id: int | None
     """The node that leads, `None` while nobody does."""
     leader_epoch: int
+    in_sync_replicas: list[int] | None = None
+    """Node ids of those that have what is committed. Since version 3; `None` before."""
 
 
 class TopicMetadata(msgspec.Struct, frozen=True, array_like=True):
@@ -84,3 +88,6 @@ class MetadataReply(msgspec.Struct, frozen=True, array_like=True):
     brokers: list[BrokerAddress]
     topics: list[TopicMetadata]
     """In the order asked; sorted by name when all were asked."""
+    controller_id: int | None = None
+    """The node that leads the coordinator, where requests about groups go; `None` while none is
+    known. Since version 2."""

@@ -94,6 +94,7 @@ class TcpStream:
 
     async def wait_readable(self) -> None:
         """See `wire.env.Stream`."""
+        self._check_open()
         try:
             await trio.lowlevel.wait_readable(self._sock)
         except (trio.ClosedResourceError, ValueError, OSError) as error:
@@ -101,6 +102,7 @@ class TcpStream:
 
     async def wait_writable(self) -> None:
         """See `wire.env.Stream`."""
+        self._check_open()
         try:
             await trio.lowlevel.wait_writable(self._sock)
         except (trio.ClosedResourceError, ValueError, OSError) as error:
@@ -111,6 +113,12 @@ class TcpStream:
         if self._sock.fileno() != -1:
             trio.lowlevel.notify_closing(self._sock)
             self._sock.close()
+
+    def _check_open(self) -> None:
+        # Trio takes the first who waits for a closed socket for somebody who waits for ever, and
+        # calls all others, of whatever closed socket, a second one that waits for the same.
+        if self._sock.fileno() == -1:
+            raise self._lost(trio.ClosedResourceError())
 
     def _lost(self, error: Exception) -> ConnectionLostError:
         if self._sock.fileno() == -1:

@@ -16,6 +16,8 @@ class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     """Settings that differ from the broker's defaults, by name; see `docs/configuration.md`."""
     validate_only: bool = False
     """Say what would happen and change nothing."""
+    replication_factor: int | None = None
+    """Replicas of each partition; `None` for the cluster's default. Since version 2."""
 
 
 class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +35,9 @@ class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
 
     topics: list[str] | None
     """Names; `None` asks for all topics."""
+    is_local: bool = False
+    """Whether only what the asked broker leads is wanted; of other partitions the extent is zero.
+    Since version 2."""
 
 
 class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -50,7 +55,12 @@ class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
     """Bytes of the log's segments on disk."""
     status: str = "online"
-    """`online`, `read-only` (the disk is full), `offline` (the disk failed) or `damaged`."""
+    """`online`, `read-only` (the disk is full), `offline` (the disk failed), `damaged`; or
+    `unknown`: nobody leads it, or its leader does not answer. The extent is zero then."""
+    replicas: list[int] = []
+    """Nodes that have a replica, first the preferred leader. Since version 2."""
+    in_sync_replicas: list[int] = []
+    """Those of them without which nothing is committed. Since version 2."""
 
 
 class TopicDescription(msgspec.Struct, frozen=True, array_like=True):

@@ -2,13 +2,23 @@
 
 from typing import NamedTuple, TypeVar, cast
 
+import msgspec
+
+from tests.wire import cluster_samples, group_samples, replication_samples
+from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from wire import api
 from wire.api import AnyApi, Api
 from wire.cluster import (
     DecideReply,
     DecideRequest,
+    ExtentQuestion,
+    ExtentsReply,
+    ExtentsRequest,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LogExtent,
     Peer,
     PeerStatusReply,
     PeerStatusRequest,
@@ -64,8 +74,6 @@ from wire.topics import (
     TopicDescription,
 )
 
-TOPIC_ID = bytes(range(16))
-OTHER_TOPIC_ID = bytes(range(16, 32))
 CORRELATION_ID = 0x0102_0304
 VERSION = 1
 
@@ -96,6 +104,36 @@ OUT_OF_RANGE = OffsetOutOfRangeError(
     log_end_offset=20,
 ).to_wire()
 
+_GONE = TopicMetadata(name="gone", topic_id=b"", partitions=[], error=OUT_OF_RANGE)
+METADATA_TOPICS = [
+    TopicMetadata(
+        name="orders",
+        topic_id=TOPIC_ID,
+        partitions=[
+            PartitionMetadata(partition=0, leader_id=1, leader_epoch=7, in_sync_replicas=[1, 2])
+        ],
+    ),
+    _GONE,
+]
+METADATA_TOPICS_V2 = [
+    TopicMetadata(
+        name="orders",
+        topic_id=TOPIC_ID,
+        partitions=[PartitionMetadata(partition=0, leader_id=1, leader_epoch=7)],
+    ),
+    _GONE,
+]
+
+FETCH_REQUEST_V1 = FetchRequest(
+    max_wait_ms=500,
+    min_bytes=1,
+    bytes_max=1 << 20,
+    partitions=[
+        PartitionFetch(topic_id=TOPIC_ID, partition=3, fetch_offset=1000, bytes_max=1 << 18),
+        PartitionFetch(topic_id=OTHER_TOPIC_ID, partition=0, fetch_offset=7, bytes_max=1 << 18),
+    ],
+)
+
 EXCHANGES = [
     _exchange(
         api.HELLO,
@@ -114,15 +152,11 @@ EXCHANGES = [
         MetadataRequest(topics=["orders", "gone"]),
         MetadataReply(
             cluster_id="c0ffee",
-            brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433)],
-            topics=[
-                TopicMetadata(
-                    name="orders",
-                    topic_id=TOPIC_ID,
-                    partitions=[PartitionMetadata(partition=0, leader_id=1, leader_epoch=7)],
-                ),
-                TopicMetadata(name="gone", topic_id=b"", partitions=[], error=OUT_OF_RANGE),
+            brokers=[
+                BrokerAddress(node_id=1, host="127.0.0.1", port=8433, failure_domain="rack-a")
             ],
+            topics=METADATA_TOPICS,
+            controller_id=3,
         ),
     ),
     _exchange(
@@ -132,12 +166,13 @@ EXCHANGES = [
             partition_count=6,
             config={"retention_ms": "3600000"},
             validate_only=True,
+            replication_factor=3,
         ),
         CreateTopicReply(topic_id=TOPIC_ID, partition_count=6, config={"durability": "fsync"}),
     ),
     _exchange(
         api.DESCRIBE_TOPICS,
-        DescribeTopicsRequest(topics=None),
+        DescribeTopicsRequest(topics=None, is_local=True),
         DescribeTopicsReply(
             topics=[
                 TopicDescription(
@@ -155,6 +190,8 @@ EXCHANGES = [
                             log_end_offset=20,
                             size_bytes=4096,
                             status="offline",
+                            replicas=[1, 2, 3],
+                            in_sync_replicas=[2, 3],
                         )
                     ],
                 )
@@ -203,17 +240,11 @@ EXCHANGES = [
     ),
     _exchange(
         api.FETCH,
-        FetchRequest(
-            max_wait_ms=500,
-            min_bytes=1,
-            bytes_max=1 << 20,
+        msgspec.structs.replace(
+            FETCH_REQUEST_V1,
             partitions=[
-                PartitionFetch(
-                    topic_id=TOPIC_ID, partition=3, fetch_offset=1000, bytes_max=1 << 18
-                ),
-                PartitionFetch(
-                    topic_id=OTHER_TOPIC_ID, partition=0, fetch_offset=7, bytes_max=1 << 18
-                ),
+                msgspec.structs.replace(each, from_follower=True)
+                for each in FETCH_REQUEST_V1.partitions
             ],
         ),
         FetchReply(
@@ -246,6 +277,13 @@ EXCHANGES = [
             ]
         ),
     ),
+    _exchange(api.GROUP_HEARTBEAT, *group_samples.HEARTBEAT),
+    _exchange(api.COMMIT_OFFSETS, *group_samples.COMMIT),
+    _exchange(api.FETCH_OFFSETS, *group_samples.FETCH_OFFSETS),
+    _exchange(api.LIST_GROUPS, *group_samples.LIST),
+    _exchange(api.DESCRIBE_GROUPS, *group_samples.DESCRIBE),
+    _exchange(api.RESET_OFFSETS, *group_samples.RESET),
+    _exchange(api.DELETE_GROUP, *group_samples.DELETE),
     _exchange(
         api.PEER_STATUS,
         PeerStatusRequest(node_id=2),
@@ -288,6 +326,101 @@ EXCHANGES = [
             is_caught_up=True,
             wants_to_stop=True,
         ),
-        HeartbeatReply(is_fenced=True, may_stop=True),
+        HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
     ),
+    _exchange(
+        api.EXTENTS,
+        ExtentsRequest(
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+            questions=[
+                ExtentQuestion(
+                    topic_id=TOPIC_ID,
+                    partition=3,
+                    at_offset=1000,
+                    at_timestamp_ms=1_700_000_000_000,
+                )
+            ],
+        ),
+        ExtentsReply(
+            extents=[
+                LogExtent(
+                    log_start_offset=10,
+                    high_watermark=1019,
+                    log_end_offset=1020,
+                    timestamp_ms=1_700_000_000_005,
+                    offset=1000,
+                ),
+                LogExtent(0, 0, 0, error=CORRUPT_BATCH),
+            ]
+        ),
+    ),
+    _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
+    _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
+    _exchange(api.REPLICA_READ, *replication_samples.READ),
+    _exchange(
+        api.JOIN,
+        JoinRequest(
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+            peer=Peer(node_id=2, disk_id=b"a disk of node 2"),
+            host="10.0.0.2",
+            port=8433,
+            is_passed_on=True,
+        ),
+        JoinReply(leader_id=1, host="10.0.0.1", port=8433),
+    ),
+    _exchange(api.DESCRIBE_CLUSTER, *cluster_samples.DESCRIBE),
+    _exchange(api.ELECT_LEADERS, *cluster_samples.ELECT),
+    _exchange(api.REASSIGN, *cluster_samples.REASSIGN),
+    _exchange(api.ALTER_CLUSTER, *cluster_samples.ALTER),
+    _exchange(api.DESCRIBE_MOVES, *cluster_samples.DESCRIBE_MOVES),
+    _exchange(api.DRAIN_BROKER, *cluster_samples.DRAIN),
+    _exchange(api.UNREGISTER_BROKER, *cluster_samples.UNREGISTER),
 ]
+
+IN_OLDER_VERSIONS: dict[str, object] = {
+    **cluster_samples.IN_OLDER_VERSIONS,
+    "metadata_reply_v1": MetadataReply(
+        cluster_id="c0ffee",
+        brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433)],
+        topics=METADATA_TOPICS_V2,
+    ),
+    "metadata_reply_v2": MetadataReply(
+        cluster_id="c0ffee",
+        brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433)],
+        topics=METADATA_TOPICS_V2,
+        controller_id=3,
+    ),
+    "fetch_request_v1": FETCH_REQUEST_V1,
+    "replica_fetch_request_v1": replication_samples.FETCH_V1,
+    "replica_fetch_request_v2": replication_samples.FETCH_V2,
+    "create_topic_request_v1": CreateTopicRequest(
+        name="orders",
+        partition_count=6,
+        config={"retention_ms": "3600000"},
+        validate_only=True,
+    ),
+    "describe_topics_request_v1": DescribeTopicsRequest(topics=None),
+    "describe_topics_reply_v1": DescribeTopicsReply(
+        topics=[
+            TopicDescription(
+                name="orders",
+                topic_id=TOPIC_ID,
+                config={"durability": "fsync"},
+                config_overrides=["durability"],
+                partitions=[
+                    PartitionDescription(
+                        partition=0,
+                        leader_id=None,
+                        leader_epoch=7,
+                        log_start_offset=10,
+                        high_watermark=19,
+                        log_end_offset=20,
+                        size_bytes=4096,
+                        status="offline",
+                    )
+                ],
+            )
+        ]
+    ),
+}
+"""What golden frames of older versions say, by their names, where that is less than today."""

@@ -20,6 +20,8 @@ class FakeStream:
         """Take `allowance` bytes, at most `at_once` in one call and come in one call."""
         self.sent = bytearray()
         self.is_closed = False
+        self.receive_count = 0
+        """How often bytes were asked for."""
         self._allowance = allowance
         self._at_once = at_once
         self._incoming = bytearray()
@@ -48,6 +50,7 @@ class FakeStream:
         self._wake()
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
+        self.receive_count += 1
         self._check()
         count = min(len(buffer), len(self._incoming), self._at_once)
         if count == 0:

@@ -136,7 +136,9 @@ def test_a_required_field_cannot_be_left_out(exchange: Exchange) -> None:
             decode(packed([]))
         except WireFormatError:
             continue
-        assert exchange.api is api.INIT_PRODUCER, f"all of {fields(header)} have defaults"
+        assert exchange.api in (api.INIT_PRODUCER, api.LIST_GROUPS), (
+            f"all of {fields(header)} have defaults"
+        )
 
 
 @each_exchange

@@ -6,8 +6,8 @@ from tests.wire.samples import EXCHANGES
 from wire import api
 from wire.api import ApiKey
 from wire.connection import ClientConnection, RefusedRequest, Reply, Request, ServerConnection
+from wire.error_code import ErrorCode
 from wire.errors import (
-    ErrorCode,
     ErrorDetail,
     InvalidRequestError,
     OffsetOutOfRangeError,
@@ -155,7 +155,7 @@ def test_an_unknown_api_is_refused_and_the_connection_goes_on() -> None:
     assert isinstance(server.next_request(), Request)
 
 
-@pytest.mark.parametrize("version", [0, 2, 0xFFFF])
+@pytest.mark.parametrize("version", [0, 4, 0xFFFF])
 def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None:
     server = introduced_server()
 
@@ -163,9 +163,9 @@ def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None
     detail = refusal(server.next_request())
 
     assert detail.code == ErrorCode.UNSUPPORTED_VERSION
-    assert detail.details == {"min_version": 1, "max_version": 1}
+    assert detail.details == {"min_version": 1, "max_version": 3}
     assert detail.message == (
-        f"version {version} of METADATA is not spoken here, versions 1 to 1 are"
+        f"version {version} of METADATA is not spoken here, versions 1 to 3 are"
     )
     assert isinstance(server.next_request(), Request)
 

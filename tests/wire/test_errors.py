@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from wire import errors
+from wire.error_code import ErrorCode
 from wire.errors import (
     ERROR_CLASSES,
     BrokerError,
-    ErrorCode,
     ErrorDetail,
     OffsetOutOfRangeError,
     RetriableError,

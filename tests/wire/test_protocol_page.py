@@ -11,13 +11,18 @@ import pytest
 
 from tests.wire.samples import EXCHANGES, Exchange
 from wire.api import ApiKey
-from wire.errors import ERROR_CLASSES, ErrorCode, ErrorDetail
+from wire.error_code import ErrorCode
+from wire.errors import (
+    ERROR_CLASSES,
+    ErrorDetail,
+)
 from wire.fetch import OffsetAt
+from wire.groups import ResetTo
 from wire.produce import AckLevel, Acks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 TYPES: dict[object, str] = {int: "int", str: "str", bytes: "bin", bool: "bool", type(None): "nil"}
-DEFAULTS = {"False": "false", "None": "nil"}
+DEFAULTS = {"False": "false", "True": "true", "None": "nil", "": "empty"}
 
 
 def section(heading: str) -> str:
@@ -56,7 +61,8 @@ def shown_fields(message_type: type[msgspec.Struct]) -> list[list[str]]:
     for place, info in enumerate(msgspec.structs.fields(message_type)):
         shown = shown_type(hints[info.name])
         if not info.required:
-            default = "{}" if info.default is msgspec.NODEFAULT else str(info.default)
+            has_factory = info.default is msgspec.NODEFAULT
+            default = str(info.default_factory() if has_factory else info.default)
             shown += f", default {DEFAULTS.get(default, default)}"
         rows.append([str(place), f"`{info.name}`", shown])
     return rows
@@ -122,6 +128,7 @@ def test_every_error_code_is_in_the_table() -> None:
         (Acks, "Producing", "acks"),
         (AckLevel, "Producing", "ack_level"),
         (OffsetAt, "LIST_OFFSETS (10)", "at"),
+        (ResetTo, "RESET_OFFSETS (16)", "to"),
     ],
 )
 def test_every_number_with_a_name_is_in_its_table(

@@ -87,6 +87,18 @@ async def test_a_reply_reaches_who_asked(connected: Connected) -> None:
     assert connected.rpc.in_flight_count == 0
 
 
+async def test_a_reply_that_is_all_there_is_costs_one_call(connected: Connected) -> None:
+    connected.rpc.submit(api.METADATA, METADATA, connected.take)
+    (correlation_id,) = connected.broker.read()
+    before = connected.stream.receive_count
+
+    connected.broker.answer_metadata(correlation_id)
+    await wait_all_tasks_blocked()
+
+    assert connected.outcomes == [(METADATA_REPLY, b"")]
+    assert connected.stream.receive_count == before + 1
+
+
 async def test_replies_may_come_in_any_order_and_in_pieces(connected: Connected) -> None:
     connected.rpc.submit(api.METADATA, METADATA, connected.take)
     connected.rpc.submit(api.FETCH, FETCH, connected.take)
@@ -350,25 +362,28 @@ async def test_closing_fails_everything_that_is_open(connected: Connected) -> No
     assert [str(outcome) for outcome in connected.outcomes] == ["connection to peer:1 was closed"]
 
 
-async def test_whoever_gets_a_reply_may_close_the_connection(connected: Connected) -> None:
+@pytest.mark.parametrize("count", [2, 2000], ids=["a few", "more than is received at once"])
+async def test_whoever_gets_a_reply_may_close_the_connection(
+    connected: Connected, count: int
+) -> None:
     def take_and_close(outcome: Outcome) -> None:
         connected.take(outcome)
         connected.rpc.close()
 
     connected.rpc.submit(api.METADATA, METADATA, take_and_close)
-    connected.rpc.submit(api.METADATA, METADATA, connected.take)
-    first, second = connected.broker.read()
+    for _ in range(1, count):
+        connected.rpc.submit(api.METADATA, METADATA, connected.take)
     replies = [
         api.METADATA.encode_reply(METADATA_REPLY, version=1, correlation_id=each)
-        for each in (first, second)
+        for each in connected.broker.read()
     ]
 
-    connected.stream.feed(b"".join(replies))  # Both are there before anybody is told of one.
+    connected.stream.feed(b"".join(replies))  # All are there before anybody is told of one.
     await wait_all_tasks_blocked()
 
-    answered, lost = connected.outcomes
+    answered, *lost = connected.outcomes
     assert answered == (METADATA_REPLY, b"")
-    assert isinstance(lost, ConnectionLostError)
+    assert [type(each) for each in lost] == [ConnectionLostError] * (count - 1)
 
 
 async def test_a_connection_that_breaks_while_sending_is_lost(nursery: trio.Nursery) -> None:

@@ -252,6 +252,17 @@ async def test_a_closed_stream_says_so(pair: Pair) -> None:
         await pair.near.wait_writable()
 
 
+async def test_who_waits_for_closed_streams_is_told_each_time(pair: Pair) -> None:
+    for stream in pair:
+        stream.close()
+
+    for stream in (*pair, *pair):
+        with pytest.raises(ConnectionLostError, match="was closed here"):
+            await stream.wait_readable()
+        with pytest.raises(ConnectionLostError, match="was closed here"):
+            await stream.wait_writable()
+
+
 async def test_closing_wakes_who_waits(pair: Pair, nursery: trio.Nursery) -> None:
     await send_until_full(pair.near)
     woken: list[str] = []

@@ -1,0 +1,175 @@
+"""Samples of what is asked about the cluster as a whole."""
+
+from msgspec.structs import replace
+
+from tests.wire.group_samples import TOPIC_ID
+from wire.cluster_admin import (
+    AcceptedLoss,
+    AlterClusterReply,
+    AlterClusterRequest,
+    DescribeClusterReply,
+    DescribeClusterRequest,
+    ElectLeadersReply,
+    ElectLeadersRequest,
+    LeaderElected,
+    NodeDescription,
+    PartitionState,
+    TopicToElect,
+    UnregisterBrokerReply,
+    UnregisterBrokerRequest,
+)
+from wire.errors import LeaderNotAvailableError
+from wire.reassignment import (
+    DescribeMovesReply,
+    DescribeMovesRequest,
+    DrainBrokerReply,
+    DrainBrokerRequest,
+    PartitionMove,
+    PartitionMoved,
+    ReassignReply,
+    ReassignRequest,
+    ReplicaProgress,
+)
+
+_DESCRIBED = DescribeClusterReply(
+    cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+    node_id=1,
+    controller_id=2,
+    term=7,
+    nodes=[
+        NodeDescription(
+            node_id=1,
+            host="10.0.0.1",
+            port=8433,
+            failure_domain="rack-a",
+            role="voter",
+            status="alive",
+            leader_count=5,
+            replica_count=9,
+        )
+    ],
+    partition_count=12,
+    leaderless_count=1,
+    unavailable_count=2,
+    under_replicated_count=4,
+    not_preferred_count=3,
+    reassigning_count=6,
+    data_losses=[
+        AcceptedLoss(
+            topic="orders",
+            topic_id=TOPIC_ID,
+            partition=3,
+            leader_id=2,
+            leader_epoch=9,
+            last_known_leader=1,
+            eligible_leader_replicas=[1, 4],
+            accepted_at_ms=1_700_000_000_000,
+        )
+    ],
+    partitions=[
+        PartitionState(
+            topic="orders",
+            partition=3,
+            leader_id=2,
+            leader_epoch=9,
+            replicas=[1, 2, 3],
+            in_sync_replicas=[2],
+            eligible_leader_replicas=[3],
+            adding_replicas=[4],
+            removing_replicas=[1],
+            last_known_leader=5,
+        )
+    ],
+)
+DESCRIBE = (
+    DescribeClusterRequest(with_partitions=True),
+    replace(
+        _DESCRIBED,
+        nodes=[replace(node, is_drained=True) for node in _DESCRIBED.nodes],
+        config={"reassignment_bytes_per_s": "20MB"},
+    ),
+)
+
+ELECT = (
+    ElectLeadersRequest(
+        topics=[TopicToElect(topic="orders", partitions=[3]), TopicToElect(topic="payments")],
+        accept_data_loss=True,
+    ),
+    ElectLeadersReply(
+        results=[
+            LeaderElected(
+                topic="orders",
+                partition=3,
+                previous_leader_id=None,
+                leader_id=2,
+                may_have_lost_data=True,
+            ),
+            LeaderElected(
+                topic="payments",
+                partition=0,
+                previous_leader_id=None,
+                leader_id=None,
+                error=LeaderNotAvailableError("no replica of partition 0 is alive").to_wire(),
+            ),
+        ]
+    ),
+)
+
+_REASSIGNED = ReassignRequest(
+    moves=[PartitionMove(topic="orders", partition=3, replicas=[2, 3, 4])],
+    leaving=[],
+    replicas_max=100,
+    plan_only=True,
+)
+REASSIGN = (
+    replace(_REASSIGNED, leaving=[5], heir=6),
+    ReassignReply(
+        results=[
+            PartitionMoved(
+                topic="orders",
+                partition=3,
+                replicas_before=[1, 2, 3],
+                replicas=[2, 3, 4],
+                is_under_way=True,
+                error=None,
+            )
+        ]
+    ),
+)
+
+ALTER = (
+    AlterClusterRequest(
+        set_config={"reassignment_bytes_per_s": "20MB"}, reset_config=["replication_factor"]
+    ),
+    AlterClusterReply(
+        config={"reassignment_bytes_per_s": "20MB", "replication_factor": "auto"},
+    ),
+)
+
+DRAIN = (DrainBrokerRequest(node_id=3, is_drained=False), DrainBrokerReply(replica_count=12))
+
+UNREGISTER = (UnregisterBrokerRequest(node_id=3), UnregisterBrokerReply(was_member=True))
+
+DESCRIBE_MOVES = (
+    DescribeMovesRequest(topics=["orders"]),
+    DescribeMovesReply(
+        replicas=[
+            ReplicaProgress(
+                topic="orders",
+                partition=3,
+                node_id=4,
+                record_count=1000,
+                records_left=250,
+                size_bytes=100_000,
+                bytes_left=25_000,
+                is_in_sync=True,
+            )
+        ]
+    ),
+)
+
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "describe_cluster_reply_v1": _DESCRIBED,
+    "reassign_request_v1": _REASSIGNED,
+}
+"""See `tests.wire.samples.IN_OLDER_VERSIONS`."""
