@@ -63,6 +63,8 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     leader_epochs: list[tuple[int, int]]
     producers: list[ProducerSnapshot]
     damage: list[DamagedRange]
+    high_watermark: int = 0
+    """First offset not known to be committed (exclusive end); maybe more is."""
 
 
 def write_small_file(disk: Disk, path: str, content: object) -> None:

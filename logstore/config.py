@@ -5,6 +5,8 @@ Pure: declarations.
 
 from dataclasses import dataclass
 
+from wire.errors import RecordTooLargeError
+
 KiB = 1024
 MiB = 1024 * KiB
 GiB = 1024 * MiB
@@ -48,6 +50,20 @@ class LogConfig:
         assert self.batch_bytes_max <= SEGMENT_BYTES_LIMIT
         assert self.retention_ms is None or self.retention_ms > 0
         assert self.retention_bytes is None or self.retention_bytes >= 0
+
+    def require_size(self, size_bytes: int) -> None:
+        """Check that a batch is not too large.
+
+        Raises:
+            RecordTooLargeError: It is.
+        """
+        if size_bytes > self.batch_bytes_max:
+            raise RecordTooLargeError(
+                f"a batch of {size_bytes} bytes is larger than this topic's limit of"
+                f" {self.batch_bytes_max} bytes (batch_bytes_max)",
+                size_bytes=size_bytes,
+                limit_bytes=self.batch_bytes_max,
+            )
 
     @property
     def roll_after_ms(self) -> int:

@@ -57,6 +57,18 @@ class DamagedRanges:
         self._ranges = sorted([*others, united], key=lambda damaged: damaged.offset)
         return True
 
+    def remove(self, offset: int, end_offset: int) -> None:
+        """Take note that the records from `offset` to `end_offset` (exclusive) are good again."""
+        parts = [
+            part
+            for each in self._ranges
+            for part in (
+                DamagedRange(each.offset, min(each.end_offset, offset)),
+                DamagedRange(max(each.offset, end_offset), each.end_offset),
+            )
+        ]
+        self._ranges = [part for part in parts if part.offset < part.end_offset]
+
     def at(self, offset: int) -> DamagedRange | None:
         """Return the damage that covers `offset`."""
         behind = self.first_ending_above(offset)

@@ -50,6 +50,26 @@ class LeaderEpochs:
                 self._entries.pop()
         self._entries.append((epoch, offset))
 
+    def fits(self, epoch: int, offset: int) -> bool:
+        """Return whether a record at `offset` may be of `epoch`, for all that is known of others.
+
+        Less than all is known when the records at the begin of an epoch were lost, and nothing
+        else told of them.
+        """
+        behind = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return (behind == 0 or self._entries[behind - 1][0] <= epoch) and (
+            behind == len(self._entries) or epoch <= self._entries[behind][0]
+        )
+
+    def learn(self, epoch: int, offset: int) -> None:
+        """Take note that the record at `offset`, which was missing, is of `epoch`; it `fits`."""
+        assert self.fits(epoch, offset), f"epoch {epoch} does not fit at offset {offset}"
+        found = bisect_left(self._entries, epoch, key=lambda entry: entry[0])
+        if found == len(self._entries) or self._entries[found][0] > epoch:
+            self._entries.insert(found, (epoch, offset))
+        elif offset < self._entries[found][1]:
+            self._entries[found] = (epoch, offset)
+
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> tuple[int, int] | None:
         """Return (e, end): e is the largest known epoch <= `epoch`, end the offset after it.
 

@@ -5,72 +5,33 @@ blocking part of making them durable, which a shell runs elsewhere. `logstore.re
 log; `logstore.segments` knows where things are.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
-from enum import Enum
-from typing import NoReturn, final
+from typing import final
 
-import msgspec
-
+from logstore.availability import Availability
+from logstore.batch_run import stamp_run
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.config import LogConfig
+from logstore.damage import DamagedRange
 from logstore.disk import DISK_FULL_ERRNOS
 from logstore.file_cache import FileCache
-from logstore.flush import Flush, LogPosition
-from logstore.leader_epoch import LeaderEpochs
-from logstore.producer_state import ProducerStates
-from logstore.retention import SegmentFacts, deletable_count
+from logstore.flush import Flush
+from logstore.log_state import Appended, LogState, LogStatus
+from logstore.refill import Refill, check_refill
+from logstore.retention import deletable_count
+from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
-from logstore.segments import Segments
-from logstore.slice import LogSlice
+from logstore.slice import LogSlice, out_of_range
 from logstore.unflushed import Unflushed
 from wire.errors import (
     CorruptRecordError,
     DiskFullError,
-    LogOfflineError,
     OffsetOutOfRangeError,
-    RecordTooLargeError,
 )
 from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
 
-_HEADROOM_BYTES = 1 << 20
-"""A disk that ran full counts as full until there is this much room beyond a batch."""
-
-
-class LogStatus(Enum):
-    """Whether a log can be used; the values are shown to users."""
-
-    ONLINE = "online"
-    READ_ONLY = "read-only"
-    """The disk is full; appends are refused until there is room."""
-    OFFLINE = "offline"
-    """The disk failed; nothing is served until the next start has looked at the files."""
-    DAMAGED = "damaged"
-    """Online, but some stored records are damaged."""
-
-
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch is."""
-
-    base_offset: int
-    next_offset: int
-    """Offset after its last record."""
-    is_duplicate: bool
-    """Whether it was there before."""
-
-
-class LogState(msgspec.Struct, frozen=True):
-    """What opening a log has found out; see `logstore.recovery`."""
-
-    segments: Segments
-    log_start_offset: int
-    leader_epochs: LeaderEpochs
-    producers: ProducerStates
-    checkpoint_base_offset: int
-    """Segments below it are wholly on disk, and the checkpoint on disk says so."""
-    is_checkpoint_due: bool
-    """Whether the checkpoint on disk does not say all that was found."""
-    are_names_in_doubt: bool
-    """Whether names in the directory, the checkpoint's too, may go away with the power."""
+__all__ = ["Appended", "LogStatus", "PartitionLog"]
 
 
 @final
@@ -92,16 +53,17 @@ class PartitionLog:
         self._segments = state.segments
         self._log_start_offset = state.log_start_offset
         self.leader_epochs = state.leader_epochs
+        self.high_watermark = state.high_watermark
+        """All below it is committed; told by whoever knows, and kept in checkpoints."""
         self._producers = state.producers
-        self._durable = self._end()
+        self._durable = self._segments.end
         self._unflushed = Unflushed(
             is_checkpoint_due=state.is_checkpoint_due,
             are_names_in_doubt=state.are_names_in_doubt,
         )
         self._flush: Flush | None = None
         self._checkpoint_base_offset = state.checkpoint_base_offset
-        self._is_disk_full = False
-        self._failure: str | None = None
+        self._availability = Availability(directory, files.disk)
 
     @property
     def log_start_offset(self) -> int:
@@ -136,9 +98,9 @@ class PartitionLog:
     @property
     def status(self) -> LogStatus:
         """Whether the log can be used."""
-        if self._failure is not None:
+        if self._availability.failure is not None:
             return LogStatus.OFFLINE
-        if self._is_disk_full:
+        if self._availability.is_disk_full:
             return LogStatus.READ_ONLY
         return LogStatus.DAMAGED if self._segments.damage else LogStatus.ONLINE
 
@@ -159,13 +121,7 @@ class PartitionLog:
         """
         self.require_online()
         size = len(batch)
-        if size > self.config.batch_bytes_max:
-            raise RecordTooLargeError(
-                f"a batch of {size} bytes is larger than this topic's limit of"
-                f" {self.config.batch_bytes_max} bytes (batch_bytes_max)",
-                size_bytes=size,
-                limit_bytes=self.config.batch_bytes_max,
-            )
+        self.config.require_size(size)
         is_sequenced = header.producer_id and not header.is_control
         if is_sequenced:
             known_at = self._producers.check(header)
@@ -175,8 +131,8 @@ class PartitionLog:
         base_offset = self._segments.active.end_offset
         next_offset = base_offset + header.last_offset_delta + 1
         try:
-            if self._is_disk_full:
-                self._require_room(size)
+            if self._availability.is_disk_full:
+                self._availability.require_room(size)
             if self._segments.must_roll(size, next_offset, self.config):
                 self._roll(now_ms=now_ms)
             active = self._segments.active
@@ -185,13 +141,49 @@ class PartitionLog:
             file = active.append(header, batch, base_offset=base_offset)
             self._unflushed.wrote(active.path, file, size)
         except OSError as error:
-            self._append_failed(error)
+            self._availability.write_failed("writing", error)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
         self.leader_epochs.assign(leader_epoch, base_offset)
         if is_sequenced:
             self._producers.appended(header, base_offset, now_ms=now_ms)
         return Appended(base_offset, next_offset, False)
+
+    def append_replicated(
+        self, headers: Sequence[BatchHeader], batches: memoryview, *, now_ms: int
+    ) -> None:
+        """Append a leader's batches as a follower; not durable before a flush.
+
+        They were checked by `check_run`. They keep their offsets and epochs; what this replica
+        stamps is stamped in place. When an error is raised, some may have been appended, whole.
+
+        Raises:
+            DiskFullError: There is no room; a later append may succeed.
+            LogOfflineError: The disk failed.
+        """
+        self.require_online()
+        while headers:
+            try:
+                if self._availability.is_disk_full:
+                    self._availability.require_room(len(batches))
+                if self._segments.must_roll(headers[0].size, headers[0].next_offset, self.config):
+                    self._roll(now_ms=now_ms)
+                active = self._segments.active
+                run = headers[: self._segments.count_fitting(headers, self.config)]
+                size = sum(header.size for header in run)
+                durable_position = self._durable_position_in(active)
+                stamp_run(run, batches[:size], durable_position=durable_position)
+                file = active.append_run(run, batches[:size])
+                self._unflushed.wrote(active.path, file, size)
+            except OSError as error:
+                self._availability.write_failed("writing", error)
+            if active.first_append_ms is None:
+                active.first_append_ms = now_ms
+            for header in run:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id and not header.is_control:
+                    self._producers.appended(header, header.base_offset, now_ms=now_ms)
+            headers, batches = headers[len(run) :], batches[size:]
 
     def read(self, offset: int, *, bytes_max: int, high_watermark: int) -> LogSlice | None:
         """Return where batches from `offset` on are stored, `None` when there are none yet.
@@ -205,13 +197,7 @@ class PartitionLog:
             LogOfflineError: The disk failed.
         """
         self.require_online()
-        if not self._log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"offset {offset} is not in the log, which has offsets"
-                f" {self._log_start_offset} to {self.log_end_offset} (exclusive)",
-                log_start_offset=self._log_start_offset,
-                log_end_offset=self.log_end_offset,
-            )
+        self._require_held(offset)
         if offset >= high_watermark:
             return None
         try:
@@ -219,7 +205,7 @@ class PartitionLog:
                 offset, self.config, bytes_max=bytes_max, high_watermark=high_watermark
             )
         except OSError as error:
-            self._failed("reading", error)
+            self._availability.failed("reading", error)
 
     def find_time(self, timestamp_ms: int, *, high_watermark: int) -> LogSlice | None:
         """Return the batch that holds the first record at or after a time, `None` if none does.
@@ -238,7 +224,7 @@ class PartitionLog:
                 high_watermark=high_watermark,
             )
         except OSError as error:
-            self._failed("reading", error)
+            self._availability.failed("reading", error)
 
     def note_damage(self, error: CorruptRecordError) -> None:
         """Remember damage that a reader found, so that it is shown and not looked for again."""
@@ -248,16 +234,66 @@ class PartitionLog:
         if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
             self._unflushed.request_checkpoint()
 
+    @property
+    def damage(self) -> tuple[DamagedRange, ...]:
+        """Records that are known to be damaged or lost, lowest first."""
+        return tuple(self._segments.damage)
+
+    def refill(self, offset: int, end_offset: int, batches: memoryview, *, now_ms: int) -> None:
+        """Put `batches` in the place of damage from `offset` to `end_offset`, durably; blocks.
+
+        They come from another replica: whole, one after the other, the first may begin below and
+        the last end above. They are checked, and must agree with what is good here. Best the lowest
+        damage first, some MiB at a time. No flush may be running. After a crash on the way the same
+        is known to be damaged as before. What else is found to be damaged around them is noted.
+
+        Raises:
+            CorruptBatchError: A checksum is wrong. Nothing has changed; so for the next two.
+            InvalidBatchError: They are not what is missing, or more is, as `damage` says then.
+            OffsetOutOfRangeError: The offsets are not in the log (any more).
+            CorruptRecordError: The disk did not keep what was written; the damage is as it was.
+            DiskFullError: There is no room; what is damaged stays known.
+            LogOfflineError: The disk failed.
+        """
+        self._settle_flush()
+        self.require_online()
+        self._require_held(offset)
+        self._require_held(end_offset)
+        checked = check_refill(batches, offset=offset, end_offset=end_offset)
+        self._require_held(checked.end_offset)
+        refill = Refill(self._segments, self.leader_epochs, self._files, self.config, now_ms=now_ms)
+        try:
+            refill.plan(checked)
+            self._availability.require_room(refill.size_bytes)
+            self._flush_all()
+            refill.run(self.directory)
+            refill.settle(checked)
+            self._unflushed.request_checkpoint()
+            self._flush_all()
+        except OSError as error:
+            self._availability.write_failed("refilling", error)
+
+    def begin_scrub(self, *, from_offset: int) -> SegmentScrub | None:
+        """Return a walk through what is durable of the first segment at or above `from_offset`.
+
+        `None` when there is none, or the log is offline.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        is_offline = self._availability.failure is not None
+        return None if is_offline else self._segments.begin_scrub(from_offset, self._durable)
+
     def begin_flush(self) -> Flush | None:
         """Return the work that makes everything appended so far durable, `None` if it all is.
 
         Give it to `end_flush` when it has run, or say `fail` when it failed. One at a time.
         """
         self._settle_flush()
-        if self._failure is not None:
+        if self._availability.failure is not None:
             return None
         work = self._unflushed.begin(
-            self._end(),
+            self._segments.end,
             checkpoint_bytes=self.config.checkpoint_bytes,
             make_checkpoint=self._make_checkpoint,
         )
@@ -267,7 +303,7 @@ class PartitionLog:
 
     def end_flush(self, flush: Flush) -> None:
         """Take note that `flush` has run: its end is the durable end."""
-        if flush is not self._flush or self._failure is not None:
+        if flush is not self._flush or self._availability.failure is not None:
             return  # Something else has settled it meanwhile.
         assert flush.is_done
         self._flush = None
@@ -281,19 +317,17 @@ class PartitionLog:
         """Whether the next flush writes a checkpoint; what one must keep is not durable before."""
         return self._unflushed.is_checkpoint_due
 
-    def request_checkpoint(self) -> None:
-        """Let the next flush write a checkpoint, so that the next start need not scan."""
-        if self._unflushed.bytes_since_checkpoint:
+    def request_checkpoint(self, *, is_spoiled: bool = False) -> None:
+        """Let the next flush write a checkpoint, so that the next start need not scan.
+
+        If there is more to say than the last one says, or that `is_spoiled`.
+        """
+        if is_spoiled or self._unflushed.bytes_since_checkpoint:
             self._unflushed.request_checkpoint()
 
     def fail(self, reason: str) -> None:
-        """Take the log offline: what is on disk is not known any more.
-
-        An fsync error is never retried: the kernel may have dropped the pages and show them as
-        clean (fsyncgate; Rebello et al., ATC 2020). Only the next start can find out.
-        """
-        if self._failure is None:
-            self._failure = reason
+        """Take the log offline: only the next start can find out what is on disk."""
+        self._availability.fail(reason)
 
     def close(self) -> None:
         """Drop open files; nothing is flushed. The log is of no further use."""
@@ -305,7 +339,7 @@ class PartitionLog:
     def roll_if_old(self, *, now_ms: int, is_urged: bool = False) -> None:
         """Begin a new segment if the active one is too old for retention, or if `is_urged`."""
         first_append_ms = self._segments.active.first_append_ms
-        if self._failure is not None or first_append_ms is None:
+        if self._availability.failure is not None or first_append_ms is None:
             return
         if is_urged or now_ms - first_append_ms >= self.config.roll_after_ms:
             try:
@@ -320,9 +354,9 @@ class PartitionLog:
         Raises:
             OSError: The disk failed.
         """
-        if self._is_disk_full:
+        if self._availability.is_disk_full:
             with suppress(DiskFullError):
-                self._require_room(self.config.batch_bytes_max)
+                self._availability.require_room(self.config.batch_bytes_max)
 
     def expire_producers(self, *, now_ms: int) -> None:
         """Forget producers that were silent for `producer_expiry_ms`."""
@@ -335,17 +369,10 @@ class PartitionLog:
         checkpoint go: whatever a power cut makes of names, that checkpoint tells where the log
         had come to.
         """
-        if self._failure is not None:
+        if self._availability.failure is not None:
             return []
         count = deletable_count(
-            [
-                SegmentFacts(
-                    segment.size_bytes,
-                    segment.end_offset,
-                    min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms),
-                )
-                for segment in self._segments.sealed
-            ],
+            self._segments.facts(now_ms=now_ms),
             config=self.config,
             active_bytes=self._segments.active.size_bytes,
             high_watermark=min(high_watermark, self._checkpoint_base_offset),
@@ -396,24 +423,32 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             return
         try:
-            self._require_room(0)
-            flush = self.begin_flush()
-            if flush is not None:
-                flush.run()
-                self.end_flush(flush)
+            self._availability.require_room(0)
+            self._flush_all()
             removed = self._segments.cut(offset, self.config)
             self.leader_epochs.truncate_end(self.log_end_offset)
             self._producers.truncate(self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
+            self.high_watermark = min(self.high_watermark, self.log_end_offset)
             checkpoint = self._make_checkpoint()
             path = f"{self.directory}/{CHECKPOINT_NAME}"
             write_small_file(self._files.disk, path, checkpoint)
             self._segments.cut_files(removed)
         except OSError as error:
-            self._failed("truncating", error)
+            self._availability.failed("truncating", error)
         self._unflushed = Unflushed(is_checkpoint_due=False)
-        self._durable = self._end()
+        self._durable = self._segments.end
         self._checkpoint_base_offset = checkpoint.recovery_base_offset
+
+    def _require_held(self, offset: int) -> None:
+        if not self._log_start_offset <= offset <= self.log_end_offset:
+            raise out_of_range(offset, self._log_start_offset, self.log_end_offset)
+
+    def _flush_all(self) -> None:
+        flush = self.begin_flush()
+        if flush is not None:
+            flush.run()
+            self.end_flush(flush)
 
     def _settle_flush(self) -> None:
         """Take account of a flush of which nobody said what came of it."""
@@ -434,10 +469,6 @@ class PartitionLog:
         self.leader_epochs.truncate_start(offset)
         self._segments.damage.truncate_start(offset)
 
-    def _end(self) -> LogPosition:
-        active = self._segments.active
-        return LogPosition(active.end_offset, active.base_offset, active.end_position)
-
     def _durable_position_in(self, segment: Segment) -> int:
         durable = self._durable
         return durable.position if durable.segment_base_offset == segment.base_offset else 0
@@ -451,19 +482,11 @@ class PartitionLog:
         self._unflushed.request_checkpoint()
 
     def _make_checkpoint(self) -> LogCheckpoint:
-        active = self._segments.active
-        assert active.index is not None
-        return LogCheckpoint(
+        return self._segments.checkpoint(
             log_start_offset=self._log_start_offset,
-            recovery_offset=active.end_offset,
-            recovery_base_offset=active.base_offset,
-            recovery_position=active.end_position,
-            max_timestamp_ms=active.max_timestamp_ms,
-            first_append_ms=active.first_append_ms,
-            index=active.index.to_bytes(),
-            leader_epochs=list(self.leader_epochs.entries),
-            producers=self._producers.snapshot(),
-            damage=list(self._segments.damage),
+            leader_epochs=self.leader_epochs,
+            producers=self._producers,
+            high_watermark=self.high_watermark,
         )
 
     def require_online(self) -> None:
@@ -472,26 +495,4 @@ class PartitionLog:
         Raises:
             LogOfflineError: The disk failed, or the log was closed.
         """
-        if self._failure is not None:
-            raise LogOfflineError(f"{self.directory} is offline: {self._failure}")
-
-    def _require_room(self, batch_bytes: int) -> None:
-        if self._files.disk.free_bytes() < batch_bytes + _HEADROOM_BYTES:
-            raise DiskFullError(
-                f"the disk under {self._files.disk.root} is full; the partition is read-only"
-                " until there is room"
-            )
-        self._is_disk_full = False
-
-    def _append_failed(self, error: OSError) -> NoReturn:
-        if error.errno not in DISK_FULL_ERRNOS:
-            self._failed("writing", error)
-        self._is_disk_full = True
-        raise DiskFullError(
-            f"the disk under {self._files.disk.root} is full; the partition is read-only until"
-            " there is room"
-        ) from error
-
-    def _failed(self, doing: str, error: OSError) -> NoReturn:
-        self.fail(f"{doing} failed: {error}")
-        raise LogOfflineError(f"{self.directory} is offline: {self._failure}") from error
+        self._availability.require_online()

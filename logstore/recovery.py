@@ -24,7 +24,8 @@ from logstore.damage import DamagedRange, DamagedRanges
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
 from logstore.leader_epoch import LeaderEpochs
-from logstore.log import LogState, PartitionLog
+from logstore.log import PartitionLog
+from logstore.log_state import LogState
 from logstore.producer_state import ProducerStates
 from logstore.scan import FileWindow, Predecessor
 from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, base_offset_of
@@ -142,6 +143,9 @@ class _Recovery:
             checkpoint_base_offset=self._known.recovery_base_offset,
             is_checkpoint_due=self._has_changed,
             are_names_in_doubt=not self._has_changed,
+            high_watermark=min(
+                max(self._known.high_watermark, self._log_start_offset), self._offset
+            ),
         )
 
     def _read_checkpoint(self) -> None:

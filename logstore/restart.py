@@ -54,4 +54,5 @@ def _empty_at(offset: int, config: LogConfig) -> LogCheckpoint:
         leader_epochs=[],
         producers=[],
         damage=[],
+        high_watermark=offset,
     )

@@ -1,5 +1,6 @@
 """One segment: a file of batches, its sparse index, and where offsets are in it."""
 
+from collections.abc import Sequence
 from typing import final
 
 from logstore.config import LogConfig, MiB
@@ -46,7 +47,7 @@ class Segment:
         """Describe a segment; `create`, `open_sealed` or recovery fill it in."""
         self._files = files
         self.path = segment_path(directory, base_offset)
-        self._index_path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        self.index_path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
         self.base_offset = base_offset
         self.end_offset = base_offset
         """Offset after the last record."""
@@ -143,14 +144,19 @@ class Segment:
         Raises:
             OSError: The disk is full or failed; the file is as it was, or `EIO` is raised.
         """
-        file = self._files.file(self.path)
-        position = self.end_position
-        try:
-            file.write_at(position, [batch])
-        except OSError:
-            file.truncate(position)
-            raise
-        self.take_in(header, position, base_offset=base_offset)
+        file = self._write(batch)
+        self.take_in(header, self.end_position, base_offset=base_offset)
+        return file
+
+    def append_run(self, headers: Sequence[BatchHeader], batches: memoryview) -> File:
+        """Write batches that have their offsets at the end; return what is to be synced.
+
+        Raises:
+            OSError: As for `append`.
+        """
+        file = self._write(batches)
+        for header in headers:
+            self.take_in(header, self.end_position, base_offset=header.base_offset)
         return file
 
     def take_in(self, header: BatchHeader, position: int, *, base_offset: int) -> None:
@@ -190,8 +196,30 @@ class Segment:
         self.sealed_at_ms = footer.sealed_at_ms
         self.first_append_ms = None
         self.index = None
-        self._files.forget(self._index_path)
-        self._files.index(self._index_path, lambda: index)
+        self._files.forget(self.index_path)
+        self._files.index(self.index_path, lambda: index)
+
+    def footer(self) -> SegmentFooter:
+        """Return the footer that a sealed segment has."""
+        assert self.sealed_at_ms is not None
+        return SegmentFooter(
+            self.end_offset, self.end_position, self.max_timestamp_ms, self.sealed_at_ms
+        )
+
+    def seal_anew(self, footer: SegmentFooter) -> None:
+        """Let a sealed segment end where `footer` says, durably; blocks.
+
+        Raises:
+            OSError: The disk is full or failed; the next start finds the footer missing.
+        """
+        file = self.file()
+        file.truncate(footer.end_position)
+        file.write_at(footer.end_position, [footer.to_bytes()])
+        file.sync()
+        self.end_offset = footer.end_offset
+        self.end_position = footer.end_position
+        self.max_timestamp_ms = footer.max_timestamp_ms
+        self.sealed_at_ms = footer.sealed_at_ms
 
     def cut(self, position: int, end_offset: int, config: LogConfig) -> None:
         """Be the active segment that ends at `position`; the files follow by `cut_file`.
@@ -215,8 +243,8 @@ class Segment:
         Raises:
             OSError: The disk failed.
         """
-        self._files.forget(self._index_path)
-        self._files.disk.remove(self._index_path)
+        self._files.forget(self.index_path)
+        self._files.disk.remove(self.index_path)
 
     def cut_file(self) -> None:
         """Cut off what lies behind the last batch, durably; blocks.
@@ -256,22 +284,61 @@ class Segment:
         """
         if self.index is not None:
             return self.index
-        return self._files.index(self._index_path, lambda: self._load_index(config))
+        return self._files.index(self.index_path, lambda: self._load_index(config))
+
+    def rebuild_index(self, config: LogConfig) -> None:
+        """Make the index anew, when there are batches that it may not know; walks over headers.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        index = self._index_of_batches(config)
+        if self.index is not None:
+            self.index = index
+            return
+        self._write_index(index)
+        self._files.forget(self.index_path)
+        self._files.index(self.index_path, lambda: index)
+
+    def extend_index(
+        self, headers: Sequence[BatchHeader], position: int, config: LogConfig
+    ) -> None:
+        """Let the index of a sealed segment tell of the last batches, which begin at `position`.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        index = self.loaded_index(config)
+        index.truncate(position)
+        for header in headers:
+            # No batch before it has a larger one: that is all that a search needs to know.
+            index.add(header.base_offset, position, max_timestamp_before=self.max_timestamp_ms)
+            position += header.size
+        self._write_index(index)
 
     def remove_files(self) -> None:
         """Remove file and index; blocks. Readers that hold the file finish."""
         disk = self._files.disk
-        disk.remove(self._index_path)
+        disk.remove(self.index_path)
         disk.remove(self.path)
 
     def forget_files(self) -> None:
         """Drop what is open, before `remove_files` runs elsewhere."""
         self._files.forget(self.path)
-        self._files.forget(self._index_path)
+        self._files.forget(self.index_path)
+
+    def _write(self, data: memoryview) -> File:
+        file = self._files.file(self.path)
+        try:
+            file.write_at(self.end_position, [data])
+        except OSError:
+            file.truncate(self.end_position)
+            raise
+        return file
 
     def _load_index(self, config: LogConfig) -> SegmentIndex:
         try:
-            file = self._files.disk.open(self._index_path)
+            file = self._files.disk.open(self.index_path)
         except FileNotFoundError:
             return self._rebuild_index(config)
         try:
@@ -284,6 +351,11 @@ class Segment:
         return index if index is not None else self._rebuild_index(config)
 
     def _rebuild_index(self, config: LogConfig) -> SegmentIndex:
+        index = self._index_of_batches(config)
+        self._write_index(index)
+        return index
+
+    def _index_of_batches(self, config: LogConfig) -> SegmentIndex:
         index = self._new_index(config)
         max_timestamp_ms = 0
         for position, header in walk_headers(
@@ -295,7 +367,6 @@ class Segment:
         ):
             index.add(header.base_offset, position, max_timestamp_before=max_timestamp_ms)
             max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
-        self._write_index(index)
         return index
 
     def _write_index(self, index: SegmentIndex) -> None:
@@ -303,9 +374,9 @@ class Segment:
         disk = self._files.disk
         # Always a new file: if the old one was only overwritten, a power cut could bring back the
         # index of a segment that was cut since then and grew differently.
-        disk.remove(self._index_path)
+        disk.remove(self.index_path)
         try:
-            file = disk.open(self._index_path, create=True)
+            file = disk.open(self.index_path, create=True)
             try:
                 file.write_at(0, [index.to_bytes()])
             finally:
@@ -313,7 +384,7 @@ class Segment:
         except OSError as error:
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
-            disk.remove(self._index_path)
+            disk.remove(self.index_path)
 
     def _new_index(self, config: LogConfig) -> SegmentIndex:
         return SegmentIndex(

@@ -1,17 +1,25 @@
 """The segments of one log, in order: where an offset is, and where a time is."""
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
+from collections.abc import Sequence
 from typing import final
 
+from logstore.checkpoint import LogCheckpoint
 from logstore.config import LogConfig
 from logstore.damage import DamagedRanges
 from logstore.file_cache import FileCache
+from logstore.flush import LogPosition
+from logstore.leader_epoch import LeaderEpochs
+from logstore.producer_state import ProducerStates
+from logstore.retention import SegmentFacts
 from logstore.scan import walk_headers
+from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
 from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 from logstore.slice import LogSlice, corrupt
+from wire.record_batch import BatchHeader
 
-_RELATIVE_OFFSET_MAX = (1 << 32) - 1
+RELATIVE_OFFSET_MAX = (1 << 32) - 1
 
 
 @final
@@ -60,6 +68,12 @@ class Segments:
         """Bytes of all files."""
         return sum(segment.size_bytes for segment in self._segments)
 
+    @property
+    def end(self) -> LogPosition:
+        """Where the next batch goes."""
+        active = self.active
+        return LogPosition(active.end_offset, active.base_offset, active.end_position)
+
     def __len__(self) -> int:
         """Return the number of segments."""
         return len(self._segments)
@@ -71,8 +85,19 @@ class Segments:
             return False
         return (
             active.end_position + batch_bytes > config.segment_bytes
-            or next_offset - active.base_offset > _RELATIVE_OFFSET_MAX
+            or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
         )
+
+    def count_fitting(self, headers: Sequence[BatchHeader], config: LogConfig) -> int:
+        """Return how many of these batches go into the active segment; the first one does."""
+        active = self.active
+        position = active.end_position
+        for count, header in enumerate(headers):
+            position += header.size
+            offsets = header.next_offset - active.base_offset
+            if count and (position > config.segment_bytes or offsets > RELATIVE_OFFSET_MAX):
+                return count
+        return len(headers)
 
     def roll(self, config: LogConfig, *, now_ms: int) -> Segment:
         """Seal the active segment and return the new active one.
@@ -97,10 +122,33 @@ class Segments:
         Raises:
             OSError: The disk is full or failed.
         """
-        segment = Segment(self._files, self._directory, base_offset)
-        header = SegmentHeader(self._header.topic_id, self._header.partition, base_offset)
-        segment.create(header, config)
+        segment = self.describe(base_offset)
+        segment.create(self.header_at(base_offset), config)
         return segment
+
+    def describe(self, base_offset: int) -> Segment:
+        """Return a segment that has no file yet."""
+        return Segment(self._files, self._directory, base_offset)
+
+    def header_at(self, base_offset: int) -> SegmentHeader:
+        """Return the header of a segment that begins at `base_offset`."""
+        return SegmentHeader(self._header.topic_id, self._header.partition, base_offset)
+
+    def insert(self, segment: Segment) -> None:
+        """Take in a sealed segment that fills a gap between, or before, those that are there."""
+        insort(self._segments, segment, key=lambda each: each.base_offset)
+
+    def between(self, offset: int, end_offset: int) -> list[tuple[Segment, int]]:
+        """Return the segments to which these offsets belong, each with where the next one begins.
+
+        What is missing behind a segment belongs to it; what is missing before all of them to none.
+        """
+        ends = [segment.base_offset for segment in self._segments[1:]]
+        return [
+            (segment, end)
+            for segment, end in zip(self._segments, [*ends, self.active.end_offset], strict=True)
+            if segment.base_offset < end_offset and end > offset
+        ]
 
     def holding(self, offset: int) -> Segment:
         """Return the last segment that begins at or below `offset`, or else the first one."""
@@ -196,6 +244,58 @@ class Segments:
                         is_trusted=False,
                     )
         return None
+
+    def begin_scrub(self, from_offset: int, durable: LogPosition) -> SegmentScrub | None:
+        """Return a walk through what is below `durable` of the first segment at `from_offset`.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        for segment in self._segments:
+            base_offset = segment.base_offset
+            if from_offset <= base_offset <= durable.segment_base_offset:
+                end = (segment.end_offset, segment.end_position)
+                if base_offset == durable.segment_base_offset:
+                    end = (durable.offset, durable.position)
+                header = self.header_at(base_offset)
+                return SegmentScrub(segment, header, self._files.disk, end=end)
+        return None
+
+    def facts(self, *, now_ms: int) -> list[SegmentFacts]:
+        """Return what retention needs to know of the sealed ones, oldest first."""
+        return [
+            SegmentFacts(
+                segment.size_bytes,
+                segment.end_offset,
+                min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms),
+            )
+            for segment in self.sealed
+        ]
+
+    def checkpoint(
+        self,
+        *,
+        log_start_offset: int,
+        leader_epochs: LeaderEpochs,
+        producers: ProducerStates,
+        high_watermark: int,
+    ) -> LogCheckpoint:
+        """Return what a start must know of a log that has these segments."""
+        active = self.active
+        assert active.index is not None
+        return LogCheckpoint(
+            log_start_offset=log_start_offset,
+            recovery_offset=active.end_offset,
+            recovery_base_offset=active.base_offset,
+            recovery_position=active.end_position,
+            max_timestamp_ms=active.max_timestamp_ms,
+            first_append_ms=active.first_append_ms,
+            index=active.index.to_bytes(),
+            leader_epochs=list(leader_epochs.entries),
+            producers=producers.snapshot(),
+            damage=list(self.damage),
+            high_watermark=high_watermark,
+        )
 
     def drop_oldest(self, count: int) -> list[Segment]:
         """Take the oldest `count` segments out and return them; the active one stays."""

@@ -8,8 +8,8 @@ again, end to end, so what goes bad in between is noticed by them.
 from typing import final
 
 from logstore.disk import File
-from logstore.scan import FileWindow, Predecessor
-from wire.errors import CorruptRecordError
+from logstore.scan import FileWindow, Predecessor, walk_headers
+from wire.errors import CorruptRecordError, OffsetOutOfRangeError
 
 
 @final
@@ -80,6 +80,10 @@ class LogSlice:
                 start = position
         if position == start:
             raise corrupt(self.offset, self._end_offset)
+        first = window.header(start)
+        if first is not None and first.base_offset > self.offset:
+            # It is good, and in the place of another one.
+            raise corrupt(self.offset, first.base_offset)
         loaded = LogSlice(
             self.file,
             start,
@@ -90,6 +94,23 @@ class LogSlice:
         )
         loaded.has_more = self.has_more or position < end
         return loaded
+
+    def begin_at(self, offset: int) -> None:
+        """Leave out the batches that end at or below `offset`; reads headers.
+
+        For a follower, which goes on exactly where its log ends.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        end = self.position + self.length
+        for position, header in walk_headers(
+            self.file, self.position, start_offset=self.start_offset, end=end
+        ):
+            if header.next_offset > offset:
+                self.position, self.length = position, end - position
+                self.start_offset = header.base_offset
+                return
 
     def read(self) -> bytes:
         """Return the bytes; blocks unless `is_ready`."""
@@ -113,4 +134,14 @@ def corrupt(offset: int, next_offset: int) -> CorruptRecordError:
         f" reading can go on at {next_offset}",
         offset=offset,
         next_offset=next_offset,
+    )
+
+
+def out_of_range(offset: int, log_start_offset: int, log_end_offset: int) -> OffsetOutOfRangeError:
+    """Return the error for an offset that is not in the log."""
+    return OffsetOutOfRangeError(
+        f"offset {offset} is not in the log, which has offsets {log_start_offset} to"
+        f" {log_end_offset} (exclusive)",
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
     )

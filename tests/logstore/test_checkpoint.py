@@ -34,6 +34,7 @@ CONTENT = LogCheckpoint(
     leader_epochs=[(0, 0), (3, 50)],
     producers=[ProducerSnapshot(7, 1, 1_700_000_000_000, [AppendedBatch(0, 10, 90)])],
     damage=[DamagedRange(60, 70)],
+    high_watermark=80,
 )
 
 
@@ -152,3 +153,11 @@ def test_what_an_earlier_crash_left_behind_does_not_matter() -> None:
 
     assert read(disk) == CONTENT
     assert disk.list_directory("topic") == ["checkpoint"]
+
+
+def test_a_checkpoint_of_a_time_without_high_watermarks_is_read() -> None:
+    older = list(msgspec.structs.astuple(CONTENT))[:-1]
+
+    assert read_small_file(disk_with(older), PATH, LogCheckpoint) == msgspec.structs.replace(
+        CONTENT, high_watermark=0
+    )

@@ -64,3 +64,21 @@ def test_it_agrees_with_a_set_of_offsets(
     damage.truncate_start(start)
     assert {at for at in covered(damage) if at >= start} == {at for at in naive if at >= start}
     assert all(damaged.end_offset > start for damaged in damage)
+
+
+def test_records_that_are_good_again_are_damaged_no_more() -> None:
+    damage = DamagedRanges([DamagedRange(10, 20), DamagedRange(30, 40), DamagedRange(50, 60)])
+
+    damage.remove(0, 5)
+    damage.remove(10, 12)
+    damage.remove(15, 18)
+    damage.remove(35, 55)
+
+    assert list(damage) == [
+        DamagedRange(12, 15),
+        DamagedRange(18, 20),
+        DamagedRange(30, 35),
+        DamagedRange(55, 60),
+    ]
+    damage.remove(0, 100)
+    assert not damage

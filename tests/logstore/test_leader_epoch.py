@@ -122,3 +122,27 @@ def test_it_agrees_with_the_list_of_the_epochs_of_all_records(
         assert answer == (fitting[-1], last + 1)
     for offset in range(start + 1, end + 1):
         assert epochs.epoch_before(offset) == naive[offset - 1]
+
+
+def test_what_was_missing_tells_where_an_epoch_began() -> None:
+    epochs = LeaderEpochs([(2, 0), (5, 100)])
+
+    assert [epoch for epoch in range(8) if epochs.fits(epoch, 50)] == [2, 3, 4, 5]
+    epochs.learn(2, 40)
+    epochs.learn(3, 50)
+    epochs.learn(5, 80)
+    epochs.learn(5, 90)
+
+    assert epochs.entries == ((2, 0), (3, 50), (5, 80))
+    assert [epoch for epoch in range(8) if epochs.fits(epoch, 79)] == [3, 4, 5]
+    assert [epoch for epoch in range(8) if epochs.fits(epoch, 80)] == [5, 6, 7]
+
+
+def test_nothing_known_of_epochs_fits_to_everything() -> None:
+    epochs = LeaderEpochs()
+
+    assert epochs.fits(7, 3)
+    epochs.learn(7, 3)
+
+    assert epochs.entries == ((7, 3),)
+    assert not epochs.fits(8, 2)

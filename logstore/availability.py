@@ -1,0 +1,81 @@
+"""Whether a log can be used: a disk that failed, a disk that ran full.
+
+Remembers; `logstore.log` asks before it touches a file, and tells what became of it.
+"""
+
+from typing import NoReturn, final
+
+from logstore.disk import DISK_FULL_ERRNOS, Disk
+from wire.errors import DiskFullError, LogOfflineError
+
+_HEADROOM_BYTES = 1 << 20
+"""A disk that ran full counts as full until there is this much room beyond a batch."""
+
+
+@final
+class Availability:
+    """What keeps one log from being read or written.
+
+    Invariant: a failure stays. An fsync error is never retried: the kernel may have dropped the
+    pages and show them as clean (fsyncgate; Rebello et al., ATC 2020).
+    """
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        """Begin with a log in `directory` that can be used."""
+        self._directory = directory
+        self._disk = disk
+        self.failure: str | None = None
+        """Why the log is offline, `None` if it is not."""
+        self.is_disk_full = False
+        """Whether an append found no room, and nobody has found room since."""
+
+    def fail(self, reason: str) -> None:
+        """Take the log offline; the first reason is the one that is shown."""
+        if self.failure is None:
+            self.failure = reason
+
+    def require_online(self) -> None:
+        """Check that the log can be used.
+
+        Raises:
+            LogOfflineError: The disk failed, or the log was closed.
+        """
+        if self.failure is not None:
+            raise LogOfflineError(f"{self._directory} is offline: {self.failure}")
+
+    def require_room(self, size_bytes: int) -> None:
+        """Check that there is room for `size_bytes` and some more.
+
+        Raises:
+            DiskFullError: There is not.
+        """
+        if self._disk.free_bytes() < size_bytes + _HEADROOM_BYTES:
+            raise self._disk_full()
+        self.is_disk_full = False
+
+    def failed(self, doing: str, error: OSError) -> NoReturn:
+        """Take the log offline for an error of its disk.
+
+        Raises:
+            LogOfflineError: Always.
+        """
+        self.fail(f"{doing} failed: {error}")
+        raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
+
+    def write_failed(self, doing: str, error: OSError) -> NoReturn:
+        """Take account of a write that failed.
+
+        Raises:
+            DiskFullError: There was no room.
+            LogOfflineError: The disk failed.
+        """
+        if error.errno not in DISK_FULL_ERRNOS:
+            self.failed(doing, error)
+        self.is_disk_full = True
+        raise self._disk_full() from error
+
+    def _disk_full(self) -> DiskFullError:
+        return DiskFullError(
+            f"the disk under {self._disk.root} is full; the partition is read-only until there"
+            " is room"
+        )

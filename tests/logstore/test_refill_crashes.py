@@ -1,0 +1,97 @@
+"""Whenever a refill is broken off, what was damaged is damaged still, or good."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from logstore.damage import DamagedRange, DamagedRanges
+from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.logs import Image, Opened, disk_of, image_of, read_all, reopen
+from tests.logstore.refilling import (
+    COUNT,
+    Spoil,
+    check_whole,
+    cut,
+    flip,
+    lose,
+    note_all_damage,
+    refill_all,
+    source_of,
+)
+
+SOURCE = source_of()
+WHOLE = read_all(SOURCE.log)
+
+
+def lose_and_flip(image: Image) -> None:
+    lose(34)(image)
+    flip([30, 33, 69])(image)
+
+
+SPOILS: dict[str, Spoil] = {
+    "flipped bits": flip([0, 5, 6, 33, 40, 69]),
+    "a lost file": lose(34),
+    "a lost end": cut(0, 3000),
+    "a lost file and flipped bits around it": lose_and_flip,
+    "all files": lose(0, 34, 68),
+}
+
+
+def damaged(spoil: Spoil) -> Opened:
+    """Return a log that knows what is damaged, durably."""
+    image = image_of(SOURCE.disk)
+    spoil(image)
+    opened = reopen(disk_of(image))
+    note_all_damage(opened.log)
+    opened.flush()
+    return opened
+
+
+def crashes(spoil: Spoil, *, at_once: int) -> Iterator[tuple[str, Opened]]:
+    """Refill, and crash before each disk call that changes something."""
+    number = 0
+    while True:
+        opened = damaged(spoil)
+        tell = partial(refill_all, opened.log, SOURCE.log, at_once=at_once)
+        place = crash(opened.disk, number, tell)
+        if place is None:
+            return
+        yield place, opened
+        number += 1
+
+
+def check(place: str, damage: tuple[DamagedRange, ...], after: Opened) -> None:
+    """Check that nothing is served that is not right, and that it can be refilled."""
+    try:
+        log = after.log
+        known = DamagedRanges(damage)
+        assert all(known.at(each.offset) is not None for each in log.damage)
+        assert log.log_end_offset == COUNT
+        found = read_all(log)
+        assert found.items() <= WHOLE.items()
+        missing = [at for at in WHOLE if at >= log.log_start_offset and at not in found]
+        assert all(DamagedRanges(log.damage).at(offset) for offset in missing)
+        refill_all(log, SOURCE.log)
+        assert read_all(log) == {at: WHOLE[at] for at in WHOLE if at >= log.log_start_offset}
+        if log.log_start_offset == 0:
+            check_whole(after, SOURCE)
+    except AssertionError as failure:
+        failure.add_note(f"crashed before {place}")
+        raise
+
+
+@pytest.mark.parametrize("at_once", [9, COUNT])
+@pytest.mark.parametrize("what", SPOILS)
+def test_a_killed_process_leaves_a_log_that_can_be_refilled(what: str, at_once: int) -> None:
+    damage = damaged(SPOILS[what]).log.damage
+    for place, opened in crashes(SPOILS[what], at_once=at_once):
+        check(place, damage, opened.kill())
+
+
+@pytest.mark.parametrize("what", SPOILS)
+def test_a_power_cut_leaves_a_log_that_can_be_refilled(what: str) -> None:
+    damage = damaged(SPOILS[what]).log.damage
+    for place, opened in crashes(SPOILS[what], at_once=24):
+        for seed in POWER_CUTS:
+            check(place, damage, opened.cut_power(seed))

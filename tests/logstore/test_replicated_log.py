@@ -1,0 +1,184 @@
+"""A follower's log: what it takes from its leader, and that it can take the leader's place."""
+
+import pytest
+
+from logstore.batch_run import check_run
+from logstore.log import PartitionLog
+from tests.logstore.logs import (
+    NOW_MS,
+    SMALL,
+    Opened,
+    Producer,
+    expected,
+    image_of,
+    new_log,
+    numbered,
+    read_all,
+    reopen,
+)
+from wire.errors import DiskFullError, OutOfOrderSequenceError
+from wire.record_batch import parse_header
+
+
+def fetch(leader: PartitionLog, offset: int, *, bytes_max: int = 700) -> bytearray:
+    """Return batches as a leader sends them, up to the end of its log."""
+    part = leader.read(offset, bytes_max=bytes_max, high_watermark=leader.log_end_offset)
+    assert part is not None
+    part.begin_at(offset)
+    return bytearray((part if part.is_ready() else part.load()).read())
+
+
+def replicate(leader: Opened, follower: Opened, *, bytes_max: int = 700) -> None:
+    """Let a follower catch up."""
+    while follower.log.log_end_offset < leader.log.log_end_offset:
+        data = memoryview(fetch(leader.log, follower.log.log_end_offset, bytes_max=bytes_max))
+        take(follower.log, data)
+
+
+def take(log: PartitionLog, data: memoryview) -> None:
+    headers = check_run(
+        data,
+        log_end_offset=log.log_end_offset,
+        last_epoch=log.leader_epochs.latest or 0,
+        leader_epoch=100,
+    )
+    log.append_replicated(headers, data, now_ms=NOW_MS)
+
+
+def filled(count: int = 60) -> Opened:
+    leader = new_log()
+    for number in range(count):
+        leader.append(numbered(number), leader_epoch=number // 25)
+    return leader
+
+
+@pytest.mark.parametrize("bytes_max", [1, 700, 100_000])
+def test_a_follower_has_what_its_leader_has(bytes_max: int) -> None:
+    leader, follower = filled(), new_log()
+
+    replicate(leader, follower, bytes_max=bytes_max)
+
+    assert read_all(follower.log) == expected(0, 60)
+    assert follower.log.leader_epochs.entries == ((0, 0), (1, 25), (2, 50))
+    assert follower.segment_bases() == leader.segment_bases()
+
+
+def test_what_a_leader_sends_begins_exactly_where_the_follower_ends() -> None:
+    leader = filled()
+
+    for offset in range(60):
+        header = parse_header(fetch(leader.log, offset))
+        assert header is not None
+        assert header.base_offset == offset
+
+
+def test_an_old_segment_is_sent_from_the_disk_as_well() -> None:
+    leader, follower = filled(), new_log()
+    leader.flush(checkpoint=True)
+
+    replicate(leader.kill(), follower)
+
+    assert read_all(follower.log) == expected(0, 60)
+
+
+def test_each_replica_stamps_what_it_knew_to_be_durable_itself() -> None:
+    leader, follower = filled(10), new_log()
+    replicate(leader, follower)
+    follower.flush()
+    leader.append(numbered(10))
+
+    replicate(leader, follower)
+
+    data = image_of(follower.disk)[follower.path().rsplit("/", 1)[1]]
+    assert max(_durable_positions(data)) > 0
+    assert read_all(follower.log) == expected(0, 11)
+
+
+def _durable_positions(data: bytes) -> list[int]:
+    found = [parse_header(data, position) for position in range(len(data))]
+    return [header.durable_position for header in found if header is not None]
+
+
+def test_nothing_is_durable_before_a_flush_and_all_of_it_after() -> None:
+    leader, follower = filled(30), new_log()
+    replicate(leader, follower)
+    assert follower.log.durable_end_offset == 0
+
+    follower.flush()
+    assert follower.log.durable_end_offset == 30
+
+    assert read_all(follower.cut_power(1).log) == expected(0, 30)
+
+
+def test_a_follower_knows_producers_as_well_as_its_leader() -> None:
+    """I78c: what was appended once is not appended again when the follower leads."""
+    leader, follower = new_log(), new_log()
+    for sequence in range(8):
+        leader.append(b"value", producer=Producer(7, 1, sequence))
+    replicate(leader, follower)
+
+    retried = follower.append(b"value", producer=Producer(7, 1, 6), leader_epoch=1)
+    assert (retried.is_duplicate, retried.base_offset) == (True, 6)
+
+    with pytest.raises(OutOfOrderSequenceError):
+        follower.append(b"value", producer=Producer(7, 1, 9), leader_epoch=1)
+
+
+def test_a_follower_that_was_truncated_takes_the_other_lineage() -> None:
+    old, new, follower = filled(40), filled(30), new_log()
+    replicate(old, follower)
+    for number in range(30, 50):
+        new.append(numbered(number, 30), leader_epoch=9)
+
+    follower.log.truncate(30)
+    replicate(new, follower)
+
+    assert read_all(follower.log) == read_all(new.log)
+    assert follower.log.leader_epochs.entries == ((0, 0), (1, 25), (9, 30))
+    follower.flush()
+    assert read_all(follower.cut_power(2).log) == read_all(new.log)
+
+
+def test_a_full_disk_takes_whole_batches_or_none_and_goes_on_when_there_is_room() -> None:
+    leader, follower = filled(60), new_log()
+    follower.disk.capacity_bytes = 5000
+
+    with pytest.raises(DiskFullError):
+        replicate(leader, follower, bytes_max=100_000)
+    assert 0 < follower.log.log_end_offset < 60
+    assert read_all(follower.log) == expected(0, follower.log.log_end_offset)
+
+    follower.disk.capacity_bytes = None
+    replicate(leader, follower)
+    assert read_all(follower.log) == expected(0, 60)
+
+
+def test_a_limit_of_the_topic_does_not_stop_a_follower() -> None:
+    """What the leader has taken was within the limit of its time."""
+    leader = filled(5)
+    follower = reopen(new_log().disk, SMALL)
+    follower.log.config = type(SMALL)(batch_bytes_max=1024, segment_bytes=4096)
+
+    replicate(leader, follower)
+
+    assert follower.log.log_end_offset == 5
+
+
+def test_what_was_committed_is_known_after_a_start_as_of_the_last_checkpoint() -> None:
+    log = filled(30)
+    log.log.high_watermark = 20
+    log.flush(checkpoint=True)
+    log.log.high_watermark = 25
+    log.flush()
+
+    assert log.cut_power(1).log.high_watermark == 20
+
+
+def test_nothing_that_is_not_there_is_committed() -> None:
+    log = filled(30)
+    log.log.high_watermark = 20
+
+    log.log.truncate(12)
+
+    assert log.log.high_watermark == 12
+    assert log.cut_power(1).log.high_watermark == 12
