@@ -1,5 +1,5 @@
 """Replication of one partition: in-sync replicas, high watermark, leader epochs.
 
-The leader's side is here, for a leader that is alone. Followers that pull from it come with the
-second broker.
+`leader` decides what is committed, `followers` who is in sync, `follower` what a follower does with
+what its leader says, `divergence` where two logs part. `docs/replication.md` tells the story.
 """

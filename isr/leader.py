@@ -1,11 +1,15 @@
-"""The leader's view of one partition: how far its in-sync replicas are, and what is committed.
+"""The leader's view of one partition: what is committed, and what may be acknowledged.
 
-Pure: no clock, no I/O. Today the leader is the only replica; followers report here later.
+Pure: no clock, no I/O. `isr.followers` has what a leader knows of the other replicas.
 """
 
 from typing import final
 
 from isr.durability import Durability
+from isr.follower_progress import FollowerReport
+from isr.followers import Followers, InSyncWish, LeaderEnds
+from isr.replica_set import ALONE, NOBODY, ReplicaSet
+from wire.errors import NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
 from wire.produce import Acks
 
 
@@ -13,7 +17,8 @@ from wire.produce import Acks
 class PartitionLeader:
     """What one leader, in one leader epoch, knows of its partition.
 
-    Invariant: the high watermark never falls, and never passes what the leader itself has.
+    Invariant: the high watermark never falls, never passes what the leader itself has, and does not
+    move while fewer than `min_in_sync_replicas` are in sync.
     """
 
     def __init__(
@@ -23,14 +28,27 @@ class PartitionLeader:
         durability: Durability,
         log_end_offset: int,
         durable_end_offset: int,
+        high_watermark: int | None = None,
+        followers: Followers | None = None,
     ) -> None:
-        """Begin to lead, with what recovery found to be on disk."""
+        """Begin to lead with what is in the log; without `followers`, alone.
+
+        `high_watermark` is what this replica knew as a follower. `None` when nothing is known; then
+        it is the durable end of a leader that is alone.
+        """
         self.leader_epoch = leader_epoch
         self.durability = durability
         """May be changed at any time: what is committed stays committed."""
+        self.epoch_start_offset = log_end_offset
+        """Where the log ended when the leader epoch began."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
-        self._high_watermark = durable_end_offset
+        if followers is None:
+            followers = Followers(ALONE, NOBODY, epoch_start_offset=log_end_offset, now_ms=0)
+        self._followers = followers
+        if high_watermark is None:
+            high_watermark = 0 if followers.members else durable_end_offset
+        self._high_watermark = min(high_watermark, log_end_offset)
         self._advance()
 
     @property
@@ -38,11 +56,105 @@ class PartitionLeader:
         """First offset not known to be on every in-sync replica (exclusive end)."""
         return self._high_watermark
 
+    @property
+    def replicas(self) -> ReplicaSet:
+        """The replicas, as the cluster has agreed on them."""
+        return self._followers.replicas
+
+    @property
+    def is_all_in_sync(self) -> bool:
+        """Whether there is no replica that could join those in sync."""
+        return not self._followers.has_outsiders
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether all is committed that earlier leaders may have acknowledged.
+
+        Before, the high watermark may be lower than it was at another leader.
+        """
+        return self._high_watermark >= self.epoch_start_offset
+
+    def holds_back(self, node_id: int) -> bool:
+        """Return whether nothing is committed that a follower does not have."""
+        return self._followers.is_member(node_id)
+
+    def follower_end_offset(self, node_id: int) -> int | None:
+        """Return where the log of a follower ends, `None` while it has not said so."""
+        progress = self._followers.progress_of(node_id)
+        if progress is None or progress.broker_epoch is None:
+            return None
+        return progress.position(Durability.REPLICATED)
+
     def progressed(self, *, log_end_offset: int, durable_end_offset: int) -> None:
         """Take note of how far the leader's own log is."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
         self._advance()
+
+    def follower_reported(self, report: FollowerReport, *, now_ms: int) -> None:
+        """Take note of how far a follower is, whose log was compared with this one."""
+        assert report.log_end_offset <= self._log_end_offset, "a follower has more than its leader"
+        self._followers.reported(report, self._ends(), now_ms=now_ms)
+        self._advance()
+
+    def follower_became_durable(
+        self, node_id: int, broker_epoch: int, durable_end_offset: int, *, now_ms: int
+    ) -> None:
+        """Take note of how much of what a follower has reported is on its disk."""
+        progress = self._followers.progress_of(node_id)
+        if progress is None or progress.broker_epoch != broker_epoch:
+            return
+        report = progress.became_durable(node_id, durable_end_offset)
+        if report is not None:
+            self.follower_reported(report, now_ms=now_ms)
+
+    def replicas_changed(self, replicas: ReplicaSet, *, now_ms: int) -> None:
+        """Go on with other replicas, others in sync, or another minimum."""
+        self._followers.replicas_changed(
+            replicas, leader_end_offset=self._log_end_offset, now_ms=now_ms
+        )
+        self._advance()
+
+    def next_wish(self, *, now_ms: int) -> InSyncWish | None:
+        """Return which in-sync replicas to ask the cluster for; see `Followers.next_wish`."""
+        wish = self._followers.next_wish(self._ends(), now_ms=now_ms)
+        self._advance()  # Somebody may have been too slow to join.
+        return wish
+
+    def wish_granted(self, wish: InSyncWish) -> None:
+        """Take note that a wish was carried out; the metadata here says so already."""
+        self._followers.granted(wish)
+        self._advance()
+
+    def wish_refused(self, wish: InSyncWish, *, is_certain: bool, now_ms: int) -> None:
+        """Take note that a wish was refused, or of no answer; see `Followers.refused`."""
+        self._followers.refused(wish, is_certain=is_certain, now_ms=now_ms)
+        self._advance()
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when `next_wish` is to be called though nothing happens, `None` for never."""
+        return self._followers.next_deadline_ms(self._ends())
+
+    def require_enough_in_sync(self, acks: Acks) -> None:
+        """Check, before anything is appended, that it can be acknowledged at this level.
+
+        Raises:
+            NotEnoughReplicasError: Fewer replicas are in sync than must be.
+        """
+        if acks is Acks.ALL and not self._followers.replicas.has_enough:
+            raise NotEnoughReplicasError(f"{self._how_many_in_sync()}; nothing was appended")
+
+    def why_not_to_wait(self, acks: Acks) -> NotEnoughReplicasAfterAppendError | None:
+        """Return why it makes no sense to wait for an acknowledgement; `None` while it does.
+
+        What was appended stays in the log, and is committed if enough are in sync again.
+        """
+        if acks is not Acks.ALL or self._followers.replicas.has_enough:
+            return None
+        return NotEnoughReplicasAfterAppendError(
+            f"{self._how_many_in_sync()}, since these records were appended; they may be kept or"
+            " not"
+        )
 
     def acknowledged_offset(self, acks: Acks) -> int:
         """Return the offset below which `ack_level(acks, durability)` is true of all records.
@@ -50,16 +162,32 @@ class PartitionLeader:
         May be lower than the high watermark for a while: what was committed in memory is not on
         disk at once when the durability becomes `FSYNC`.
         """
-        return self._everywhere() if acks is Acks.ALL else self._position()
+        if acks is not Acks.ALL:
+            return self._position()
+        return min(self._everywhere(), self._high_watermark)
+
+    def _ends(self) -> LeaderEnds:
+        return LeaderEnds(self._log_end_offset, self._high_watermark, self.durability)
 
     def _position(self) -> int:
         if self.durability is Durability.FSYNC:
             return self._durable_end_offset
         return self._log_end_offset
 
+    def _how_many_in_sync(self) -> str:
+        replicas = self._followers.replicas
+        return (
+            f"{len(replicas.in_sync_replicas)} of {len(replicas.assigned_replicas)} replicas are"
+            f" in sync, and {replicas.min_in_sync_replicas} must be (min_in_sync_replicas)"
+        )
+
     def _everywhere(self) -> int:
-        # The minimum over the in-sync replicas, of which the leader is the only one.
-        return self._position()
+        lowest = self._position()
+        for member in self._followers.members:
+            lowest = min(lowest, member.position(self.durability))
+        return lowest
 
     def _advance(self) -> None:
-        self._high_watermark = max(self._high_watermark, self._everywhere())
+        everywhere = self._everywhere()
+        if everywhere > self._high_watermark and self._followers.replicas.has_enough:
+            self._high_watermark = everywhere

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from isr.durability import Durability
 from isr.leader import PartitionLeader
+from tests.isr.leaders import Led
+from wire.errors import NotEnoughReplicasError
 from wire.produce import Acks
 
 ACKS = pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
@@ -94,3 +96,44 @@ def test_the_high_watermark_never_falls_and_never_passes_the_log_end(
         assert durable_end <= leader.high_watermark
         for acks in (Acks.LEADER, Acks.ALL):
             assert leader.acknowledged_offset(acks) <= leader.high_watermark
+
+
+def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> None:
+    led = Led(1, minimum=2)
+
+    led.leader.require_enough_in_sync(Acks.LEADER)
+    with pytest.raises(NotEnoughReplicasError, match="1 of 3 replicas are in sync, and 2 must be"):
+        led.leader.require_enough_in_sync(Acks.ALL)
+
+
+def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
+    """I38: strict, also for those who do not wait for others."""
+    led = Led(1, minimum=2)
+    led.append(10)
+    assert led.high_watermark == 0
+    assert led.leader.acknowledged_offset(Acks.ALL) == 0
+    assert led.leader.acknowledged_offset(Acks.LEADER) == 10
+
+    led.agree(1, minimum=1)
+    assert led.high_watermark == 10
+
+
+def test_what_was_committed_is_acknowledged_though_too_few_are_left() -> None:
+    led = Led(1, 2)
+    led.append(10)
+    led.report(2)
+
+    led.agree(1)
+    led.append(5)
+
+    assert led.leader.acknowledged_offset(Acks.ALL) == 10
+
+
+def test_a_new_leader_begins_with_what_it_knew_and_has_then_to_catch_up() -> None:
+    led = Led(log_end=10)
+    assert not led.leader.has_caught_up
+
+    led.report(2)
+    led.report(3)
+
+    assert led.leader.has_caught_up

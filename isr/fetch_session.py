@@ -1,0 +1,250 @@
+"""What a follower and its leader need not say again: the session of one connection.
+
+Pure: no clock, no I/O. Partitions have numbers in the session. A follower says where its log ends
+only when that has changed, or when the leader has said something of the partition; a leader looks
+only at partitions of which it was told something, or at which something has happened. So a fetch
+costs what is going on, not what there is.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, final
+
+from isr.follower import FetchPosition
+from wire.errors import InvalidRequestError
+from wire.replication import FollowedPartition, ReplicaFetchRequest, ReplicaPosition
+
+Key = tuple[bytes, int]
+"""Topic id and number of a partition."""
+
+
+class SessionWords(NamedTuple):
+    """What a follower has to say."""
+
+    followed: list[FollowedPartition]
+    positions: list[ReplicaPosition]
+    unfollowed: list[int]
+
+
+class Place(NamedTuple):
+    """Where a follower's log ends."""
+
+    position: FetchPosition
+    durable_end_offset: int
+    is_whole: bool = True
+    is_doubtful: bool = False
+    """Whether what came last from there was damaged on its way, or by the leader."""
+
+
+@final
+class _Followed:
+    """One partition, as the follower's side knows it."""
+
+    __slots__ = ("asked_at", "key", "leader_epoch", "number")
+
+    def __init__(self, key: Key, number: int, leader_epoch: int) -> None:
+        self.key = key
+        self.number = number
+        self.leader_epoch = leader_epoch
+        self.asked_at: FetchPosition | None = None
+
+
+@final
+class FollowerSession:
+    """The follower's side. One fetch is under way at a time.
+
+    Invariant: what the leader knows of a partition that is not due is where its log ends.
+    """
+
+    def __init__(self) -> None:
+        """Follow nothing."""
+        self._by_key: dict[Key, _Followed] = {}
+        self._by_number: dict[int, _Followed] = {}
+        self._next_number = 0
+        self._new: dict[Key, None] = {}
+        self._due: dict[Key, None] = {}
+        self._unfollowed: list[int] = []
+
+    def __len__(self) -> int:
+        """Return how many partitions are followed."""
+        return len(self._by_key)
+
+    @property
+    def keys(self) -> Iterable[Key]:
+        """The partitions that are followed."""
+        return self._by_key.keys()
+
+    def begin(self) -> None:
+        """Begin anew, on another connection, with the same partitions."""
+        followed = list(self._by_key.values())
+        self._by_number.clear()
+        self._new.clear()
+        self._due.clear()
+        self._unfollowed.clear()
+        self._next_number = 0
+        for each in followed:
+            self._add(each.key, each.leader_epoch)
+
+    def follow(self, key: Key, leader_epoch: int) -> None:
+        """Follow a partition from now on, or in another leader epoch."""
+        self.unfollow(key)
+        self._add(key, leader_epoch)
+
+    def unfollow(self, key: Key) -> None:
+        """Follow a partition no more."""
+        known = self._by_key.pop(key, None)
+        if known is None:
+            return
+        del self._by_number[known.number]
+        self._due.pop(key, None)
+        if key in self._new:
+            del self._new[key]
+        else:
+            self._unfollowed.append(known.number)
+
+    def is_due(self, key: Key) -> None:
+        """Say in the next request where the log of a partition ends."""
+        if key in self._by_key:
+            self._due[key] = None
+
+    def words(self, place_of: Callable[[Key], Place]) -> SessionWords:
+        """Return what the next request has to say."""
+        new = [self._by_key[key] for key in self._new]
+        followed = [FollowedPartition(each.number, *each.key, each.leader_epoch) for each in new]
+        positions: list[ReplicaPosition] = []
+        for key in self._due:
+            each = self._by_key[key]
+            place = place_of(key)
+            each.asked_at = place.position
+            positions.append(
+                ReplicaPosition(
+                    each.number,
+                    place.position.fetch_offset,
+                    place.position.last_fetched_epoch,
+                    place.durable_end_offset,
+                    place.is_whole,
+                    place.is_doubtful,
+                )
+            )
+        words = SessionWords(followed, positions, self._unfollowed)
+        self._new, self._due, self._unfollowed = {}, {}, []
+        return words
+
+    def number_of(self, key: Key) -> int | None:
+        """Return by which number the leader knows a partition; `None` if it does not yet."""
+        known = self._by_key.get(key)
+        return None if known is None or key in self._new else known.number
+
+    def asked(self, number: int) -> tuple[Key, int, FetchPosition] | None:
+        """Return what was asked of a partition last: which one, in which leader epoch, from where.
+
+        `None` when it is not followed any more.
+        """
+        known = self._by_number.get(number)
+        if known is None or known.asked_at is None:
+            return None
+        return known.key, known.leader_epoch, known.asked_at
+
+    def _add(self, key: Key, leader_epoch: int) -> None:
+        followed = _Followed(key, self._next_number, leader_epoch)
+        self._next_number += 1
+        self._by_key[key] = self._by_number[followed.number] = followed
+        self._new[key] = self._due[key] = None
+
+
+@final
+class SessionPartition:
+    """One partition, as the leader's side knows it."""
+
+    __slots__ = (
+        "awaits_report",
+        "followed",
+        "is_reported",
+        "position",
+        "told_high_watermark",
+        "told_log_start_offset",
+    )
+
+    def __init__(self, followed: FollowedPartition) -> None:
+        """Know no position yet."""
+        self.followed = followed
+        self.position: ReplicaPosition | None = None
+        self.is_reported = False
+        """Whether the position was compared with the leader's log, and taken note of."""
+        self.awaits_report = False
+        """Whether the follower was told something upon which it says where its log ends. When that
+        takes a while it cannot use what it was told, and nothing is said again meanwhile."""
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+
+
+@final
+class LeaderSession:
+    """The leader's side.
+
+    Invariant: of a partition that is not in `due`, the follower has been told all there is.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing of what the follower follows."""
+        self.partitions: dict[int, SessionPartition] = {}
+        """By their numbers in the session."""
+        self.due: dict[int, None] = {}
+        """Numbers of those that are to be looked at, in this order."""
+
+    def take(self, request: ReplicaFetchRequest) -> list[int]:
+        """Take note of what the follower says; return numbers it does not follow any more.
+
+        Raises:
+            InvalidRequestError: It speaks of partitions that it does not follow.
+        """
+        gone = list(request.unfollowed)
+        if request.begins_session:
+            gone = list(self.partitions)
+            self.partitions.clear()
+            self.due.clear()
+        for number in request.unfollowed:
+            self.partitions.pop(number, None)
+            self.due.pop(number, None)
+        for followed in request.followed:
+            self.partitions[followed.number_in_session] = SessionPartition(followed)
+        for position in request.positions:
+            number = position.number_in_session
+            known = self.partitions.get(number)
+            if known is None:
+                raise InvalidRequestError(
+                    f"the session does not know a partition {number}; follow it first"
+                )
+            known.position = position
+            known.is_reported = known.awaits_report = False
+            self.due.pop(number, None)  # Whoever comes next goes to the end of the line.
+            self.due[number] = None
+        return gone
+
+    def touch(self, number: int) -> None:
+        """Look at a partition: something happened to it."""
+        known = self.partitions.get(number)
+        if known is not None and not known.awaits_report:
+            self.due[number] = None
+
+    def told(
+        self,
+        number: int,
+        *,
+        high_watermark: int,
+        log_start_offset: int,
+        awaits_report: bool = False,
+    ) -> None:
+        """Take note that the follower is told all there is, as it is now."""
+        known = self.partitions[number]
+        known.awaits_report = awaits_report
+        known.told_high_watermark = high_watermark
+        known.told_log_start_offset = log_start_offset
+        self.due.pop(number, None)
+
+    def is_told(self, number: int, *, high_watermark: int, log_start_offset: int) -> bool:
+        """Return whether the follower knows these already."""
+        known = self.partitions[number]
+        return (
+            known.told_high_watermark == high_watermark
+            and known.told_log_start_offset == log_start_offset
+        )

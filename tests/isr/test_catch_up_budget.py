@@ -1,0 +1,77 @@
+"""Replicas that are being added get so many bytes a second, and no more."""
+
+import pytest
+
+from isr.catch_up_budget import CatchUpBudget
+
+RATE = 1_000_000
+
+
+def spent_in(seconds: float, piece_bytes: int, rate: int = RATE) -> int:
+    """Return how many bytes somebody gets who takes all that he can, in pieces."""
+    budget = CatchUpBudget()
+    now_ms, total = 0, 0
+    while now_ms <= seconds * 1000:
+        available = budget.available(rate, now_ms=now_ms)
+        assert available is not None
+        if available:
+            # One batch goes, however large it is.
+            count = max(piece_bytes, min(available, piece_bytes))
+            budget.spend(count)
+            total += count
+        else:
+            now_ms += budget.wait_ms(rate, now_ms=now_ms)
+    return total
+
+
+@pytest.mark.parametrize("piece_bytes", [100, 100_000, 1_000_000, 5_000_000])
+def test_the_rate_is_kept_whatever_the_size_of_pieces(piece_bytes: int) -> None:
+    total = spent_in(60, piece_bytes)
+
+    assert 60 * RATE * 0.9 <= total <= 61 * RATE + piece_bytes
+
+
+def test_whoever_has_rested_gets_no_more_than_half_a_second_at_once() -> None:
+    budget = CatchUpBudget()
+    budget.available(RATE, now_ms=0)
+
+    assert budget.available(RATE, now_ms=3_600_000) == RATE // 2
+
+
+def test_without_a_rate_there_is_no_limit_and_nothing_is_owed_later() -> None:
+    budget = CatchUpBudget()
+
+    assert budget.available(None, now_ms=0) is None
+    budget.spend(1 << 40)
+    assert budget.available(None, now_ms=1) is None
+    assert budget.wait_ms(None, now_ms=1) == 0
+    assert budget.available(RATE, now_ms=2) == RATE // 2
+
+
+def test_a_debt_is_waited_for_and_then_a_portion_may_be_spent() -> None:
+    budget = CatchUpBudget()
+    budget.available(RATE, now_ms=0)
+    budget.spend(2 * RATE)
+
+    assert budget.available(RATE, now_ms=0) == 0
+    wait_ms = budget.wait_ms(RATE, now_ms=0)
+    assert wait_ms == 1601
+    assert budget.available(RATE, now_ms=wait_ms - 2) == 0
+    assert budget.available(RATE, now_ms=wait_ms) == 101_000
+
+
+def test_a_higher_rate_holds_at_once() -> None:
+    budget = CatchUpBudget()
+    budget.available(RATE, now_ms=0)
+    budget.spend(2 * RATE)
+
+    assert budget.available(10 * RATE, now_ms=0) == 3 * RATE
+
+
+def test_a_clock_that_stands_still_gives_nothing() -> None:
+    budget = CatchUpBudget()
+    budget.available(RATE, now_ms=5)
+    budget.spend(RATE)
+
+    assert budget.available(RATE, now_ms=5) == 0
+    assert budget.available(RATE, now_ms=4) == 0

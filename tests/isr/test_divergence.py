@@ -1,0 +1,131 @@
+"""Where two logs part: exhaustively against logs that are compared record by record."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isr.divergence import LogShape, find_divergence, truncation_offset
+from logstore.leader_epoch import LeaderEpochs
+from wire.errors import OffsetOutOfRangeError
+from wire.replication import Diverging
+
+
+def shape(*epochs: int, start: int = 0) -> LogShape:
+    """Return the shape of a log whose records, from `start` on, were written by these epochs."""
+    entries = LeaderEpochs()
+    for offset, epoch in enumerate(epochs, start):
+        entries.assign(epoch, offset)
+    return LogShape(start, start + len(epochs), entries)
+
+
+def ask(leader: LogShape, follower: LogShape) -> Diverging | None:
+    last = follower.leader_epochs.latest if follower.log_end_offset else None
+    return find_divergence(leader, fetch_offset=follower.log_end_offset, last_fetched_epoch=last)
+
+
+def test_a_log_that_is_a_beginning_of_the_leaders_does_not_part_from_it() -> None:
+    assert ask(shape(1, 1, 2, 4), shape(1, 1, 2)) is None
+
+
+def test_an_empty_log_does_not_part_from_any() -> None:
+    assert ask(shape(1, 1), shape()) is None
+
+
+def test_a_follower_with_more_of_the_same_epoch_keeps_what_the_leader_has() -> None:
+    leader, follower = shape(1, 1, 3), shape(1, 1, 1, 1)
+
+    diverging = ask(leader, follower)
+
+    assert diverging == Diverging(1, 2)
+    assert truncation_offset(follower, Diverging(1, 2)) == 2
+
+
+def test_an_epoch_that_the_leader_does_not_know_takes_two_questions() -> None:
+    """KIP-279, KAFKA-6361: after a fast double failover neither has the other's last epoch."""
+    leader, follower = shape(1, 1, 1, 3, 3), shape(1, 1, 2, 2)
+
+    diverging = ask(leader, follower)
+
+    assert diverging == Diverging(1, 3)
+    assert truncation_offset(follower, Diverging(1, 3)) == 2
+    assert ask(leader, shape(1, 1)) is None
+
+
+def test_an_epoch_later_than_any_of_the_leader_is_not_taken_for_the_leaders_end() -> None:
+    """I49: the follower's records of a later epoch were never committed."""
+    assert ask(shape(1, 1, 1), shape(1, 1, 2)) == Diverging(1, 3)
+
+
+def test_all_epochs_of_the_leader_may_be_later() -> None:
+    leader, follower = shape(5, 5, start=10), shape(*[4] * 12)
+
+    diverging = ask(leader, follower)
+
+    assert diverging == Diverging(None, 10)
+    assert truncation_offset(follower, Diverging(None, 10)) == 10
+
+
+def test_where_the_leader_begins_there_is_nothing_to_compare() -> None:
+    assert ask(shape(5, 5, start=10), shape(*[4] * 10)) is None
+
+
+def test_a_follower_all_of_whose_epochs_are_later_keeps_nothing() -> None:
+    leader, follower = shape(1, 2), shape(3, 3, 3)
+
+    assert truncation_offset(follower, Diverging(2, 2)) == 0
+    assert ask(leader, follower) == Diverging(2, 2)
+
+
+@pytest.mark.parametrize("fetch_offset", [9, 13])
+def test_an_offset_that_the_leader_does_not_have_is_out_of_range(fetch_offset: int) -> None:
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        find_divergence(shape(5, 5, start=10), fetch_offset=fetch_offset, last_fetched_epoch=None)
+
+    assert (caught.value.log_start_offset, caught.value.log_end_offset) == (10, 12)
+
+
+Lineage = list[int]
+
+
+@st.composite
+def two_logs(draw: st.DrawFn) -> tuple[Lineage, Lineage]:
+    """Return two logs as leaders of growing epochs can have left them.
+
+    Every epoch is written by one leader, which begins with a copy of one of the logs.
+    """
+    logs: tuple[Lineage, Lineage] = ([], [])
+    for epoch in range(1, 7):
+        mine = draw(st.integers(0, 1))
+        leader, follower = logs[mine], logs[1 - mine]
+        if draw(st.booleans()):  # The other follows for a while.
+            common = 0
+            while common < min(map(len, logs)) and leader[common] == follower[common]:
+                common += 1
+            del follower[common:]
+            follower += leader[common : common + draw(st.integers(0, 4))]
+        written = draw(st.integers(0, 3))
+        leader += [epoch] * written
+        shared = draw(st.integers(0, written))
+        if len(follower) == len(leader) - written and follower == leader[: len(follower)]:
+            follower += [epoch] * shared
+    return logs
+
+
+@given(two_logs())
+def test_questions_lead_to_the_place_where_the_logs_part(logs: tuple[Lineage, Lineage]) -> None:
+    leader, follower = shape(*logs[0]), list(logs[1])
+    common = 0
+    while common < min(map(len, logs)) and logs[0][common] == logs[1][common]:
+        common += 1
+
+    rounds = 0
+    while (diverging := ask(leader, shape(*follower))) is not None:
+        end = truncation_offset(shape(*follower), diverging)
+        assert end < len(follower), "a question without an end"
+        del follower[end:]
+        rounds += 1
+
+    assert follower == logs[1][: len(follower)]
+    assert follower == logs[0][: len(follower)]
+    assert len(follower) == common
+    assert rounds <= 7

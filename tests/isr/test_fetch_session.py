@@ -1,0 +1,204 @@
+"""Sessions say only what is new."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isr.fetch_session import FollowerSession, Key, LeaderSession, Place, SessionWords
+from isr.follower import FetchPosition
+from wire.errors import InvalidRequestError
+from wire.replication import ReplicaFetchRequest, ReplicaIdentity, ReplicaPosition
+
+A: Key = (b"a" * 16, 0)
+B: Key = (b"b" * 16, 3)
+IDENTITY = ReplicaIdentity("cluster", 2, 12, "process")
+
+
+def place_of(key: Key) -> Place:
+    return Place(FetchPosition(key[1] * 10, None), 0)
+
+
+def request(words: SessionWords, *, begins: bool = False) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(IDENTITY, begins, 500, 1000, *words)
+
+
+def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+    session.follow(B, 8)
+
+    followed, positions, unfollowed = session.words(place_of)
+    assert [(each.topic_id, each.partition, each.leader_epoch) for each in followed] == [
+        (*A, 7),
+        (*B, 8),
+    ]
+    assert positions == [ReplicaPosition(0, 0, None, 0), ReplicaPosition(1, 30, None, 0)]
+    assert unfollowed == []
+
+    assert session.words(place_of) == ([], [], [])
+
+
+def test_what_has_moved_is_said_again() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+    session.follow(B, 8)
+    session.words(place_of)
+
+    session.is_due(B)
+
+    assert session.words(place_of) == ([], [ReplicaPosition(1, 30, None, 0)], [])
+
+
+def test_another_leader_epoch_is_another_partition_to_the_session() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+    session.words(place_of)
+
+    session.follow(A, 9)
+
+    followed, _, unfollowed = session.words(place_of)
+    assert [(each.number_in_session, each.leader_epoch) for each in followed] == [(1, 9)]
+    assert unfollowed == [0]
+    assert session.asked(0) is None
+    assert session.asked(1) == (A, 9, FetchPosition(0, None))
+
+
+def test_what_the_leader_never_heard_of_is_not_taken_back() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+    assert session.number_of(A) is None
+    session.unfollow(A)
+
+    assert session.words(place_of) == ([], [], [])
+    assert len(session) == 0
+
+
+def test_on_another_connection_all_is_said_anew() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+    session.follow(B, 8)
+    session.words(place_of)
+    session.unfollow(A)
+
+    session.begin()
+
+    followed, positions, unfollowed = session.words(place_of)
+    assert [each.number_in_session for each in followed] == [0]
+    assert len(positions) == 1
+    assert unfollowed == []
+
+
+def test_a_leader_looks_at_what_it_was_told_of_and_at_what_happened() -> None:
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+    ours.follow(B, 8)
+    theirs.take(request(ours.words(place_of), begins=True))
+    assert list(theirs.due) == [0, 1]
+
+    for number in (0, 1):
+        theirs.told(number, high_watermark=5, log_start_offset=0)
+    assert list(theirs.due) == []
+    assert theirs.is_told(1, high_watermark=5, log_start_offset=0)
+    assert not theirs.is_told(1, high_watermark=6, log_start_offset=0)
+
+    theirs.touch(1)
+    theirs.touch(17)
+    assert list(theirs.due) == [1]
+
+
+def test_what_a_follower_cannot_use_is_not_said_again_before_it_reports() -> None:
+    """Else a leader would send the same batches at every append, to a follower with a full disk."""
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+    theirs.take(request(ours.words(place_of), begins=True))
+    theirs.told(0, high_watermark=5, log_start_offset=0, awaits_report=True)
+
+    theirs.touch(0)
+    assert list(theirs.due) == []
+
+    ours.is_due(A)
+    theirs.take(request(ours.words(place_of)))
+    assert list(theirs.due) == [0]
+    theirs.told(0, high_watermark=5, log_start_offset=0)
+    theirs.touch(0)
+    assert list(theirs.due) == [0]
+
+
+def test_a_follower_says_whether_its_replica_is_whole() -> None:
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+
+    def damaged_at(key: Key) -> Place:
+        return place_of(key)._replace(is_whole=False, is_doubtful=True)
+
+    theirs.take(request(ours.words(damaged_at), begins=True))
+
+    position = theirs.partitions[0].position
+    assert position == ReplicaPosition(0, 0, None, 0, is_whole=False, is_doubtful=True)
+
+
+def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+    ours.follow(B, 8)
+    theirs.take(request(ours.words(place_of), begins=True))
+
+    ours.is_due(A)
+    theirs.take(request(ours.words(place_of)))
+
+    assert list(theirs.due) == [1, 0]
+
+
+def test_a_session_begins_with_nothing() -> None:
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+    theirs.take(request(ours.words(place_of), begins=True))
+    ours.unfollow(A)
+    ours.follow(B, 8)
+    ours.begin()
+
+    assert theirs.take(request(ours.words(place_of), begins=True)) == [0]
+
+    assert [each.followed.topic_id for each in theirs.partitions.values()] == [B[0]]
+
+
+def test_a_position_of_an_unknown_partition_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="does not know a partition 4; follow it first"):
+        LeaderSession().take(request(SessionWords([], [ReplicaPosition(4, 0, None, 0)], [])))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["follow", "move", "unfollow", "begin"]), st.integers(0, 5)))
+)
+def test_both_sides_know_the_same(steps: list[tuple[str, int]]) -> None:
+    ours, theirs = FollowerSession(), LeaderSession()
+    ends = dict.fromkeys(range(6), 0)
+    epochs: dict[int, int] = {}
+    is_new = True
+    for step, (action, number) in enumerate(steps):
+        key = (b"t", number)
+        match action:
+            case "follow":
+                ours.follow(key, step)
+                epochs[number] = step
+            case "unfollow":
+                ours.unfollow(key)
+                epochs.pop(number, None)
+            case "begin":
+                ours.begin()
+                is_new = True
+            case _:
+                ends[number] += 1
+                ours.is_due(key)
+        words = ours.words(lambda key: Place(FetchPosition(ends[key[1]], None), 0))
+        theirs.take(request(words, begins=is_new))
+        is_new = False
+
+        known = {
+            each.followed.partition: (
+                each.followed.leader_epoch,
+                each.position and each.position.fetch_offset,
+            )
+            for each in theirs.partitions.values()
+        }
+        assert known == {number: (epoch, ends[number]) for number, epoch in epochs.items()}

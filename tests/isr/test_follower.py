@@ -1,0 +1,102 @@
+"""What an answer means for a follower's log."""
+
+from isr.divergence import LogShape
+from isr.follower import (
+    Append,
+    Drop,
+    FetchPosition,
+    LeaderAnswer,
+    PartitionFollower,
+    Restart,
+    Truncate,
+)
+from tests.isr.test_divergence import shape
+from wire.replication import Diverging
+
+
+def follower(high_watermark: int = 0) -> PartitionFollower:
+    return PartitionFollower(leader_id=1, leader_epoch=7, high_watermark=high_watermark)
+
+
+def answer(
+    log: LogShape, *, high_watermark: int = 0, parts: Diverging | None = None, epoch: int = 7
+) -> LeaderAnswer:
+    return LeaderAnswer(epoch, follower().position(log), high_watermark, 0, parts)
+
+
+def test_it_fetches_from_its_end_with_the_epoch_of_its_last_record() -> None:
+    assert follower().position(shape(1, 3)) == FetchPosition(2, 3)
+    assert follower().position(shape()) == FetchPosition(0, None)
+
+
+def test_batches_are_appended_and_then_the_high_watermark_counts() -> None:
+    log, one = shape(1, 1), follower()
+    said = answer(log, high_watermark=4)
+
+    assert one.answered(log, said) == Append()
+    one.appended(said, log_end_offset=3)
+
+    assert one.high_watermark == 3
+
+
+def test_a_log_that_parts_is_truncated_and_the_high_watermark_does_not_count() -> None:
+    """I52, KAFKA-14704."""
+    log, one = shape(1, 2, 2), follower()
+
+    step = one.answered(log, answer(log, high_watermark=3, parts=Diverging(1, 1)))
+
+    assert step == Truncate(1)
+    assert one.high_watermark == 0
+
+
+def test_a_log_with_nothing_in_common_begins_anew() -> None:
+    log = shape(2, 2, start=10)
+
+    assert follower().answered(log, answer(log, parts=Diverging(1, 5))) == Restart(5)
+
+
+def test_an_answer_in_another_leader_epoch_is_dropped() -> None:
+    log = shape(1)
+
+    assert follower().answered(log, answer(log, epoch=6)) == Drop()
+
+
+def test_an_answer_for_another_place_is_dropped() -> None:
+    """I57: the log was truncated, begun anew or has grown meanwhile."""
+    assert follower().answered(shape(1, 1), answer(shape(1))) == Drop()
+    assert follower().answered(shape(2), answer(shape(1))) == Drop()
+
+
+def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:
+    """I54, KAFKA-9491: the high watermark moves up as well."""
+    log, one = shape(1, 1), follower()
+
+    step = one.out_of_range(log, one.position(log), leader_start=50, leader_end=90)
+    assert step == Restart(50)
+    one.restarted(50)
+
+    assert one.high_watermark == 50
+
+
+def test_an_empty_log_that_begins_beyond_the_leaders_end_begins_anew() -> None:
+    log, one = LogShape(50, 50, shape().leader_epochs), follower()
+
+    step = one.out_of_range(log, one.position(log), leader_start=0, leader_end=40)
+
+    assert step == Restart(40)
+
+
+def test_that_an_old_question_was_out_of_range_says_nothing() -> None:
+    one, old = follower(), follower().position(shape())
+
+    assert one.out_of_range(shape(1), old, leader_start=50, leader_end=90) == Drop()
+
+
+def test_the_high_watermark_falls_only_with_the_log() -> None:
+    one, log = follower(high_watermark=5), shape(*[1] * 8)
+
+    one.appended(answer(log, high_watermark=3), log_end_offset=8)
+    assert one.high_watermark == 5
+
+    one.truncated(4)
+    assert one.high_watermark == 4

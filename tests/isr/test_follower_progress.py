@@ -1,0 +1,76 @@
+"""How far a leader knows one follower to be."""
+
+from isr.durability import Durability
+from isr.follower_progress import NEVER_MS, FollowerProgress, FollowerReport
+
+MEMORY = Durability.REPLICATED
+
+
+def reported(progress: FollowerProgress, end: int, *, leader_end: int, now_ms: int) -> None:
+    report = FollowerReport(2, 12, end, 0)
+    progress.reported(report, leader_end_offset=leader_end, durability=MEMORY, now_ms=now_ms)
+
+
+def test_before_the_first_report_nothing_is_known() -> None:
+    progress = FollowerProgress(is_in_sync=True, leader_end_offset=10, now_ms=5)
+
+    assert progress.position(MEMORY) == 0
+    assert progress.became_durable(2, 10) is None
+
+
+def test_who_is_in_sync_gets_time_and_who_is_not_has_never_caught_up() -> None:
+    assert FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=5).caught_up_ms == 5
+    other = FollowerProgress(is_in_sync=False, leader_end_offset=0, now_ms=5)
+    assert other.caught_up_ms == NEVER_MS
+
+
+def test_whoever_reaches_an_old_end_of_the_log_was_caught_up_then() -> None:
+    progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
+    reported(progress, 10, leader_end=10, now_ms=100)
+    reported(progress, 10, leader_end=30, now_ms=200)
+
+    reported(progress, 29, leader_end=40, now_ms=300)
+    assert progress.caught_up_ms == 200
+
+    reported(progress, 30, leader_end=50, now_ms=400)
+    assert progress.caught_up_ms == 200
+
+    reported(progress, 50, leader_end=60, now_ms=500)
+    assert progress.caught_up_ms == 400
+
+
+def test_who_had_everything_was_caught_up_until_there_was_more() -> None:
+    """A follower of an idle partition has nothing to report."""
+    progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
+    reported(progress, 10, leader_end=10, now_ms=100)
+
+    assert not progress.observe(leader_end_offset=10, durability=MEMORY, now_ms=5000)
+    assert progress.observe(leader_end_offset=11, durability=MEMORY, now_ms=9000)
+    assert progress.observe(leader_end_offset=12, durability=MEMORY, now_ms=9900)
+
+    assert progress.caught_up_ms == 9000
+
+
+def test_nobody_has_more_on_disk_than_in_the_log() -> None:
+    progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
+
+    progress.reported(
+        FollowerReport(2, 12, 5, 9),
+        leader_end_offset=5,
+        durability=Durability.FSYNC,
+        now_ms=0,
+    )
+
+    assert progress.position(Durability.FSYNC) == 5
+
+
+def test_an_earlier_process_is_not_heard() -> None:
+    progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
+    reported(progress, 5, leader_end=10, now_ms=0)
+
+    progress.reported(
+        FollowerReport(2, 11, 10, 10), leader_end_offset=10, durability=MEMORY, now_ms=1
+    )
+
+    assert progress.position(MEMORY) == 5
+    assert progress.broker_epoch == 12
