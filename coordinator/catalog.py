@@ -1,9 +1,8 @@
 """The catalog: which topics there are, with which settings, and which producer ids are taken.
 
 Pure: no clock, no I/O. A replicated state machine: `handle` turns a command into records and a
-reply and changes nothing; `apply` of a record is the only change. A single node writes the
-records to its own log (`coordinator.local`). In a cluster the catalog is a part of what the nodes
-agree on (`coordinator.cluster`), and its records are a part of their log.
+reply and changes nothing; `apply` of a record is the only change. The catalog is a part of what the
+nodes of a cluster agree on (`coordinator.cluster`), and its records are a part of their log.
 """
 
 import re
@@ -176,6 +175,10 @@ class Catalog:
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """Return the topic with this id."""
         return self._by_id.get(topic_id)
+
+    def has_topic(self, name: str) -> bool:
+        """Return whether there is a topic of this name."""
+        return name in self._by_name
 
     def topic(self, name: str, topic_id: bytes | None = None) -> Topic:
         """Return the topic of this name, and of this id if one is given.

@@ -5,11 +5,12 @@ node leads; what it knows of sessions is not replicated, so whoever leads next g
 full one from then on.
 """
 
+from collections.abc import Callable
 from typing import final
 
 import trio
 
-from coordinator.cluster.commands import Command
+from coordinator.cluster.commands import Command, FenceBroker, UnregisterBroker
 from coordinator.cluster.preferred_leaders import PreferredLeaders
 from coordinator.cluster.sessions import (
     BrokerSessions,
@@ -18,13 +19,28 @@ from coordinator.cluster.sessions import (
     heartbeat_answer,
     heartbeat_command,
 )
+from coordinator.raft.errors import ProposalRefusedError
+from coordinator.raft.membership import Identity
+from coordinator.raft.ready import AddLearner, MembershipChange, Remove
 from coordinator.raft_node import RaftNode
 from coordinator.replicated import ReplicatedMetadata
+from coordinator.voters import due_promotion
+from coordinator.waiting_commands import LostCommandError
 from wire.env import Env
-from wire.errors import BrokerError, NotControllerError
+from wire.errors import (
+    BrokerError,
+    DuplicateBrokerError,
+    LogOfflineError,
+    NotControllerError,
+)
 
-_LOOK_S = 0.5
-"""How often it looks what is due. Sessions and moves of leaders are counted in seconds."""
+_LOOK_S = 0.25
+"""How often it looks what is due."""
+_REFUSED_S = 0.75
+"""A broker is dead when nothing has listened at its address for so long. To take one for dead that
+is not costs a change of leaders, and no more: what it acknowledges needs those in sync."""
+_LATE_S = 1.0
+"""A look that comes so much too late: this process did not run meanwhile, and heard nobody."""
 
 
 @final
@@ -34,11 +50,26 @@ class Controller:
     Invariant: there are sessions exactly for the term in which this node leads.
     """
 
-    def __init__(self, env: Env, node: RaftNode, metadata: ReplicatedMetadata) -> None:
-        """Decide by `metadata` while `node` leads."""
+    def __init__(
+        self,
+        env: Env,
+        node: RaftNode,
+        metadata: ReplicatedMetadata,
+        refused_since: Callable[[int], float | None] = lambda _: None,
+    ) -> None:
+        """Decide by `metadata` while `node` leads.
+
+        Args:
+            env: The world.
+            node: This node.
+            metadata: What is committed, and the way to have more decided.
+            refused_since: Returns since when nothing listens where a node should be, in seconds of
+                trio's clock; see `coordinator.raft_links`.
+        """
         self._env = env
         self._node = node
         self._metadata = metadata
+        self._refused_since = refused_since
         self._term = -1
         self._sessions: BrokerSessions | None = None
         self._preferred: PreferredLeaders | None = None
@@ -47,18 +78,39 @@ class Controller:
         """Work whenever this node leads; until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                await trio.sleep(_LOOK_S)
+                wanted_at = trio.current_time() + _LOOK_S
+                await trio.sleep_until(wanted_at)
+                late_s = trio.current_time() - wanted_at
                 try:
                     sessions, preferred = self._of_this_term()
                 except NotControllerError:
                     continue
+                if late_s >= _LATE_S:
+                    sessions.extend(int(late_s * 1000))
                 now_ms = _now_ms()
-                commands: list[Command] = [*sessions.silent(now_ms=now_ms)]
+                commands: list[Command] = [*sessions.silent(now_ms=now_ms), *self._refused()]
                 due = preferred.due(self._metadata.state, now_ms=now_ms)
                 if due is not None:
                     commands.append(due)
                 for command in commands:
                     nursery.start_soon(self._decide, command)
+                nursery.start_soon(self._promote)
+
+    def _refused(self) -> list[FenceBroker]:
+        """Return what is to be done about brokers whose process is gone for certain.
+
+        The operating system of a process that was killed says so at once; waiting for the end of
+        its session would leave its partitions without a leader for seconds.
+        """
+        return [
+            FenceBroker(broker.node_id, broker.broker_epoch)
+            for broker in self._metadata.newest_state().brokers.values()
+            if not broker.is_fenced and self._is_gone(broker.node_id)
+        ]
+
+    def _is_gone(self, node_id: int) -> bool:
+        since = self._refused_since(node_id)
+        return since is not None and trio.current_time() - since >= _REFUSED_S
 
     async def heartbeat(self, heartbeat: Heartbeat, *, is_caught_up: bool) -> HeartbeatAnswer:
         """Take note that a broker lives, and tell it how it stands.
@@ -76,15 +128,95 @@ class Controller:
             RequestTimedOutError: No majority of the voters is there.
         """
         sessions, _ = self._of_this_term()
+        # One that speaks and cannot be spoken to would be fenced again at once, and let in again.
+        may_enter = is_caught_up and not self._is_gone(heartbeat.node_id)
         command = heartbeat_command(
-            self._metadata.newest_state(), heartbeat, is_caught_up=is_caught_up
+            self._metadata.newest_state(), heartbeat, is_caught_up=may_enter
         )
         if command is not None:
             await self._metadata.decide(command)
+        else:
+            # Others may have fenced the broker since, this node's own among them: it would lead
+            # beside another one if it were told that it has another session.
+            await self._metadata.wait_current()
         answer = heartbeat_answer(self._metadata.state, heartbeat)
         if not answer.is_fenced:
             sessions.heard(heartbeat.node_id, heartbeat.broker_epoch, now_ms=_now_ms())
         return answer
+
+    async def admit(self, identity: Identity, address: tuple[str, int]) -> None:
+        """Make a node that has started a member of the cluster, unless it is one.
+
+        A node that lost its metadata comes back under the same id with another identity; the old
+        one goes, for nobody will ever speak for it again.
+
+        Raises:
+            NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
+            DuplicateBrokerError: A live broker has this node id, or this identity and lives
+                elsewhere; or did so until a moment ago, and its session is not over.
+        """
+        self._of_this_term()
+        known = self._node.membership.identity_of(identity.node_id)
+        broker = self._metadata.newest_state().brokers.get(identity.node_id)
+        is_live = broker is not None and not broker.is_fenced
+        if known == identity:
+            if broker is not None and is_live and (broker.host, broker.port) != address:
+                # A copy of its directory, unless that was moved and its session is not over yet.
+                raise DuplicateBrokerError(
+                    f"broker {identity.node_id} lives at {broker.host}:{broker.port}; a copy of its"
+                    f" data directory cannot be another broker at {address[0]}:{address[1]}"
+                )
+            return
+        if known is not None:
+            if broker is not None and is_live:
+                raise DuplicateBrokerError(
+                    f"node id {identity.node_id} belongs to a live broker at"
+                    f" {broker.host}:{broker.port}; choose one that nobody has, or stop that broker"
+                )
+            await self._change_membership(Remove(identity.node_id))
+        await self._change_membership(AddLearner(identity))
+        self._env.probe("node_admitted", node_id=identity.node_id)
+
+    async def unregister(self, node_id: int) -> bool:
+        """Take a node that is gone for good out of the cluster; return whether it was in it.
+
+        If cancelled, it may be out, or not registered and still vote; asking again does the rest.
+
+        Raises:
+            NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
+            InvalidRequestError: The node is alive, or it still has replicas.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        self._of_this_term()
+        was_member = self._node.membership.identity_of(node_id) is not None
+        was_registered = node_id in self._metadata.newest_state().brokers
+        await self._metadata.decide(UnregisterBroker(node_id))
+        if self._node.membership.identity_of(node_id) is not None:
+            await self._change_membership(Remove(node_id))
+        if was_member or was_registered:
+            self._env.probe("node_removed", node_id=node_id)
+        return was_member or was_registered
+
+    async def _promote(self) -> None:
+        """Make a learner a voter, if that is due and possible."""
+        brokers = self._metadata.state.brokers.values()
+        live = [broker.node_id for broker in brokers if not broker.is_fenced]
+        promotion = due_promotion(self._node.membership, live)
+        if promotion is None:
+            return
+        try:
+            await self._change_membership(promotion)
+        except (NotControllerError, LogOfflineError) as error:
+            # It may not have caught up, or another change is under way; the next look sees.
+            self._env.probe("not_promoted", severity="debug", reason=str(error))
+        else:
+            self._env.probe("node_promoted", node_id=promotion.node_id)
+
+    async def _change_membership(self, change: MembershipChange) -> None:
+        try:
+            await self._node.change_membership(change)
+        except (ProposalRefusedError, LostCommandError) as error:
+            raise NotControllerError(f"the members cannot be changed now: {error}") from error
 
     def _of_this_term(self) -> tuple[BrokerSessions, PreferredLeaders]:
         """Return what belongs to the term in which this node leads.

@@ -6,6 +6,7 @@ first or comes late to a cluster that was formed without it. So it asks all of i
 - One of them belongs to a cluster: then this is the one to join.
 - All of them answered, and none belongs to a cluster: then the one with the lowest id forms it,
   with the identities that they told it.
+- At the address of one of them somebody else answers: the list is wrong.
 - Somebody is silent: wait. Two halves that each form a cluster of their own would both take
   writes under one name, so a cluster begins only when everybody is there.
 
@@ -57,10 +58,15 @@ class Formation:
         self.own = own
         """What this node says of itself."""
         self._heard: dict[int, PeerStatusReply] = {own.peer.node_id: own}
+        self._strangers: dict[int, tuple[str, int]] = {}
 
     def heard(self, status: PeerStatusReply) -> None:
         """Take note of what a peer said; the latest word counts."""
         self._heard[status.peer.node_id] = status
+
+    def heard_stranger(self, node_id: int, address: str, found_id: int) -> None:
+        """Take note that at the address of a peer (HOST:PORT) another node answers."""
+        self._strangers[node_id] = (address, found_id)
 
     def silent(self, node_id: int) -> None:
         """Take note that a peer cannot be reached: what it said before may be over."""
@@ -74,6 +80,11 @@ class Formation:
             ConfigError: The peers were started with lists, or belong to clusters, that do not go
                 together; one line names them.
         """
+        for node_id, (address, found_id) in sorted(self._strangers.items()):
+            raise ConfigError(
+                f"--peers says that node {node_id} is at {address}, but node {found_id} answers"
+                " there; correct the list, or the --node-id of that node"
+            )
         members = [status for status in self._statuses() if status.cluster_id is not None]
         if members:
             return self._join(members)

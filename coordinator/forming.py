@@ -65,11 +65,6 @@ async def _ask(env: Env, formation: Formation, node_id: int, address: tuple[str,
         if status.peer.node_id == node_id:
             formation.heard(status)
             return
-        env.probe(
-            "wrong_peer",
-            severity="warning",
-            address=f"{address[0]}:{address[1]}",
-            expected_node_id=node_id,
-            node_id=status.peer.node_id,
-        )
+        formation.heard_stranger(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
+        return
     formation.silent(node_id)

@@ -14,7 +14,7 @@ from coordinator.raft.messages import Message, SnapshotRequest, encode
 from wire import api
 from wire.cluster import RaftRequest, RaftSnapshotRequest
 from wire.env import Env
-from wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
 from wire.rpc import Outcome, RpcConnection, open_rpc
 
 _CONNECT_TIMEOUT_S = 1.0
@@ -55,10 +55,20 @@ class RaftLinks:
     ) -> None:
         """Send a snapshot piece by piece, after the one that is under way to this node, if any.
 
-        `on_failed` is called if it does not arrive, maybe at once.
+        `on_failed` is called if it does not arrive, maybe at once; and if the connection is lost
+        after it has arrived: a process that died may not have stored it.
         """
         assert data, "a snapshot is never empty"
         self._link(message.target.node_id).put_snapshot(_Parcel(message, data, on_failed))
+
+    def refused_since(self, node_id: int) -> float | None:
+        """Return since when nothing listens where a node should be, in seconds of trio's clock.
+
+        `None` when it does, or when that is not known: nothing was sent to it, or its machine is
+        silent as well.
+        """
+        link = self._links.get(node_id)
+        return None if link is None else link.refused_since
 
     def _link(self, node_id: int) -> "_Link":
         link = self._links.get(node_id)
@@ -98,10 +108,14 @@ class _Link:
         self._parcel: _Parcel | None = None
         """To be sent next; a later one takes its place."""
         self._is_sending_snapshots = False
+        self._on_lost: Callable[[], None] | None = None
+        """To be called when the connection is lost over which a snapshot has arrived."""
         self._wake = trio.Event()
         self._answered_at = 0.0
         """When the last answer came, or when something was sent and nothing was open."""
         self._open_count = 0
+        self.refused_since: float | None = None
+        """See `RaftLinks.refused_since`."""
 
     def put(self, message: Message) -> None:
         if len(self._queue) < _QUEUE_MAX:
@@ -126,6 +140,9 @@ class _Link:
             parcel, self._parcel = self._parcel, None
             if parcel is not None:
                 parcel.on_failed()
+            on_lost, self._on_lost = self._on_lost, None
+            if on_lost is not None:
+                on_lost()
             await trio.sleep(_RETRY_S)
 
     async def _connect(self, host: str, port: int) -> str:
@@ -136,12 +153,20 @@ class _Link:
                     self._env.network, host, port, client_name=self._name, client_version=""
                 ) as connection:
                     connecting.deadline = float("inf")
+                    self.refused_since = None
                     assert connection.hello is not None
                     if connection.hello.node_id != self._node_id:
                         return f"node {connection.hello.node_id} is at its address"
                     await self._serve(connection)
+        except ConnectError as error:
+            if not error.is_refused:
+                self.refused_since = None
+            elif self.refused_since is None:
+                self.refused_since = trio.current_time()
+            return str(error)
         except (ConnectionLostError, WireFormatError, BrokerError) as error:
             return str(error)
+        self.refused_since = None
         return "no answer" if connecting.cancelled_caught else "no answer any more"
 
     async def _serve(self, connection: RpcConnection) -> None:
@@ -194,6 +219,7 @@ class _Link:
         try:
             await self._send_pieces(connection, parcel)
             has_arrived = True
+            self._on_lost = parcel.on_failed
         except (ConnectionLostError, BrokerError) as error:
             self._env.probe(
                 "snapshot_not_sent", severity="warning", node_id=self._node_id, reason=str(error)

@@ -25,10 +25,17 @@ from coordinator.raft.messages import (
 from coordinator.raft.ready import MembershipChange, Ready, Write
 from coordinator.raft.role import Role
 from coordinator.raft_storage import RaftStorage, Snapshot, Stored, Vote
+from coordinator.waiting_commands import WaitingCommand, WaitingCommands
 from logstore.config import MiB
 from logstore.disk import DISK_FULL_ERRNOS
 from wire.env import Env
-from wire.errors import DiskFullError, InvalidRequestError, LogOfflineError, NotLeaderError
+from wire.errors import (
+    DataDirectoryError,
+    DiskFullError,
+    LogOfflineError,
+    NotLeaderError,
+    TidelogError,
+)
 
 TICK_S: Final = 0.1
 _DISK_FULL_RETRY_S: Final = 1.0
@@ -41,7 +48,11 @@ class StateMachine(Protocol):
     """What the committed commands add up to."""
 
     def apply(self, index: int, command: bytes) -> None:
-        """Carry out one command; they come in order, each once."""
+        """Carry out one command; they come in order, each once.
+
+        Raises:
+            DataDirectoryError: It is of a newer version.
+        """
         ...
 
     def snapshot(self) -> bytes:
@@ -49,7 +60,11 @@ class StateMachine(Protocol):
         ...
 
     def restore(self, data: bytes) -> None:
-        """Become what a snapshot says, whatever was before."""
+        """Become what a snapshot says, whatever was before.
+
+        Raises:
+            DataDirectoryError: It is of a newer version.
+        """
         ...
 
 
@@ -65,22 +80,6 @@ class Links(Protocol):
     ) -> None:
         """Send a snapshot beside its message; returns at once, calls `on_failed` if it is lost."""
         ...
-
-
-class LostCommandError(Exception):
-    """Another leader's entry was committed in the place of the command: it will never be."""
-
-
-def check_cluster(cluster_id: str, identity: Identity, own_cluster_id: str) -> None:
-    """Check that a request comes from the cluster to which this node belongs.
-
-    Raises:
-        InvalidRequestError: It comes from another one; the message names both.
-    """
-    if cluster_id != own_cluster_id:
-        raise InvalidRequestError(
-            f"node {identity.node_id} belongs to cluster {own_cluster_id}, not to {cluster_id}"
-        )
 
 
 @final
@@ -112,14 +111,17 @@ class RaftNode:
         self._applied_index = stored.snapshot.meta.index
         self._has_applied = trio.Event()
         self._bytes_since_snapshot = 0
-        self._waiting: dict[int, list[WaitingCommand]] = {}
+        self._waiting = WaitingCommands()
         self._reads: dict[int, trio.Event] = {}
         self._read_count = 0
         self._role_seen = (Role.FOLLOWER, 0)
         self._begun_term = 0
         self._has_changed_role = trio.Event()
+        self._has_company = trio.Event()
         self._on_role: list[Callable[[], None]] = []
         self._failure: str | None = None
+        self._end: TidelogError | None = None
+        """Why `run` ends."""
 
     # What others may want to know.
 
@@ -164,6 +166,11 @@ class RaftNode:
         """Who takes part, as far as this node knows."""
         return self._core.membership
 
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether this node decides all alone."""
+        return self._core.membership.voters == (self.identity,)
+
     def on_role(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever role or term changed; it must not wait or raise."""
         self._on_role.append(listener)
@@ -175,6 +182,7 @@ class RaftNode:
 
         Raises:
             LogOfflineError: The disk failed: nothing this node would say from now on is safe.
+            DataDirectoryError: What was agreed on is of a newer version.
         """
         self._machine = machine
         self._links = links
@@ -184,10 +192,37 @@ class RaftNode:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._tick)
                 self._pump()
-                await self._write_all()
+                try:
+                    await self._write_all()
+                except LogOfflineError as error:
+                    self._end = error  # Raised below, as it is and not in a group.
+                nursery.cancel_scope.cancel()
         finally:
             self._failure = self._failure or "it has ended"
             self._wake_all()
+        if self._end is not None:
+            raise self._end
+
+    def require_running(self) -> None:
+        """Check that this node takes part.
+
+        Raises:
+            LogOfflineError: The disk failed, or the node has ended.
+        """
+        if self._failure is not None:
+            raise LogOfflineError(f"the metadata is offline: {self._failure}")
+
+    def has_room_for(self, byte_count: int) -> bool:
+        """Return whether the disk has room for entries of this size, as far as can be known."""
+        return self._storage.free_bytes >= byte_count
+
+    async def aclose(self) -> None:
+        """Close the storage when `run` has ended, so that the next start need not look at it.
+
+        Raises:
+            LogOfflineError: The disk failed, now or before.
+        """
+        await self._env.offload(self._storage.close)
 
     def received(self, message: Message, data: bytes | None = None) -> None:
         """Take in a message, with the data of the snapshot if it offers one."""
@@ -216,15 +251,15 @@ class RaftNode:
         Raises:
             ProposalRefusedError: Nothing was appended.
             LostCommandError: It will never be carried out.
+            OvertakenCommandError: It may be carried out, or not.
             LogOfflineError: The disk failed; the command may be carried out, or not.
         """
         waiting = self.propose_nowait(command)
         return await waiting.wait()
 
-    def propose_nowait(self, command: bytes) -> "WaitingCommand":
+    def propose_nowait(self, command: bytes) -> WaitingCommand:
         """Append a command; see `propose`. What is returned tells what becomes of it."""
-        if self._failure is not None:
-            raise LogOfflineError(f"the metadata is offline: {self._failure}")
+        self.require_running()
         return self._expect(lambda: self._core.propose(command))
 
     async def change_membership(self, change: MembershipChange) -> None:
@@ -268,22 +303,37 @@ class RaftNode:
         if not self.is_leader or self._core.term != term:
             raise NotLeaderError("this node led when it was asked, and does not any more")
 
-    def _expect(self, append: Callable[[], EntryId]) -> "WaitingCommand":
-        waiting = WaitingCommand(append())
-        self._waiting.setdefault(waiting.entry_id.index, []).append(waiting)
+    def _expect(self, append: Callable[[], EntryId]) -> WaitingCommand:
+        waiting = self._waiting.add(append())
         self._pump()
         return waiting
 
     async def _tick(self) -> None:
         while True:
+            if self._leads_alone():
+                # Nobody to hear of, and nobody to be heard by: time means nothing.
+                self._has_company = trio.Event()
+                await self._has_company.wait()
             await trio.sleep(TICK_S)
             self._core.tick()
             self._pump()
 
     def _pump(self) -> None:
         """Carry out all that need not wait."""
-        if self._machine is None:
+        if self._machine is None or self._end is not None:
             return
+        try:
+            self._pump_all()
+        except DataDirectoryError as error:
+            # Whoever goes on without an entry goes astray.
+            self._end = error
+            self._failure = str(error)
+            self._has_work.set()
+
+    def _leads_alone(self) -> bool:
+        return self.is_leader and self.membership.members == (self.identity,)
+
+    def _pump_all(self) -> None:
         applied_before = self._applied_index
         while not (ready := self._core.ready()).is_empty:
             if ready.write is not None:
@@ -295,12 +345,16 @@ class RaftNode:
             for entry in ready.committed:
                 self._apply(entry)
             for read in ready.reads:
-                self._reads[read.context].set()
-        if self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES:
+                done = self._reads.get(read.context)
+                if done is not None:  # Or else nobody waits for it any more.
+                    done.set()
+        if self._is_snapshot_due():
             self._has_work.set()
         if self._applied_index > applied_before:
             applied, self._has_applied = self._has_applied, trio.Event()
             applied.set()
+        if not self._leads_alone():
+            self._has_company.set()
         self._note_role()
 
     def _send(self, ready: Ready) -> None:
@@ -327,18 +381,14 @@ class RaftNode:
             self._begun_term = entry.term
         self._applied_index = entry.index
         self._bytes_since_snapshot += entry.size_bytes
-        for waiting in self._waiting.pop(entry.index, ()):
-            waiting.settle(is_committed=waiting.entry_id == entry.entry_id)
+        self._waiting.applied(entry.entry_id)
 
     def _restore(self, meta: SnapshotMeta) -> None:
         assert self._machine is not None
         self._machine.restore(self._snapshot.data)
         self._applied_index = meta.index
         self._bytes_since_snapshot = 0
-        # Whether these are in the snapshot, nobody can say any more.
-        for index in [index for index in self._waiting if index <= meta.index]:
-            for waiting in self._waiting.pop(index):
-                waiting.fail("it was overtaken by a snapshot")
+        self._waiting.overtaken(meta.index)
 
     def _note_role(self) -> None:
         seen = (self._core.role, self._core.term)
@@ -367,10 +417,10 @@ class RaftNode:
     # The disk.
 
     async def _write_all(self) -> None:
-        while True:
+        while self._end is None:
             if self._write is not None:
                 await self._carry_out(self._write)
-            elif self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES:
+            elif self._is_snapshot_due():
                 await self._take_snapshot()
             else:
                 self._has_work = trio.Event()
@@ -402,17 +452,22 @@ class RaftNode:
         if write.entries:
             self._storage.append(write.entries, now_ms=now_ms)
 
+    def _is_snapshot_due(self) -> bool:
+        is_urged = self._bytes_since_snapshot > 0 and self._env.buggify("snapshot early")
+        return is_urged or self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES
+
     async def _take_snapshot(self) -> None:
         assert self._machine is not None
+        keep_entries = 0 if self._env.buggify("no entries kept") else KEPT_ENTRIES
         meta = self._core.snapshot_meta(self._applied_index)
         snapshot = Snapshot(meta, self._machine.snapshot())
         self._bytes_since_snapshot = 0
         now_ms = self._env.clock.now_ms()
         await self._on_disk(
-            lambda: self._storage.compact(snapshot, keep_entries=KEPT_ENTRIES, now_ms=now_ms)
+            lambda: self._storage.compact(snapshot, keep_entries=keep_entries, now_ms=now_ms)
         )
         self._snapshot = snapshot
-        self._core.compact(meta, keep_entries=KEPT_ENTRIES)
+        self._core.compact(meta, keep_entries=keep_entries)
         self._pump()
 
     async def _on_disk(self, work: Callable[[], None]) -> None:
@@ -436,45 +491,7 @@ class RaftNode:
         return LogOfflineError(f"the metadata is offline: {reason}")
 
     def _wake_all(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for each in (each for group in waiting.values() for each in group):
-            each.fail(str(self._failure))
+        self._waiting.fail(LogOfflineError(f"it is not known what becomes of it: {self._failure}"))
         for done in self._reads.values():
             done.set()
         self._tell_role()
-
-
-@final
-class WaitingCommand:
-    """An entry that was appended, and what becomes of it."""
-
-    def __init__(self, entry_id: EntryId) -> None:
-        """Wait for the entry of this name."""
-        self.entry_id = entry_id
-        self._done = trio.Event()
-        self._is_committed: bool | None = None
-        self._reason = ""
-
-    def settle(self, *, is_committed: bool) -> None:
-        """Take note that an entry was committed at this index: this one, or another."""
-        self._is_committed = is_committed
-        self._done.set()
-
-    def fail(self, reason: str) -> None:
-        """Take note that nobody will ever tell."""
-        self._reason = reason
-        self._done.set()
-
-    async def wait(self) -> int:
-        """Return the index of the entry when it is committed, and applied here.
-
-        Raises:
-            LostCommandError: It will never be committed.
-            LogOfflineError: Nobody knows what becomes of it.
-        """
-        await self._done.wait()
-        if self._is_committed is None:
-            raise LogOfflineError(f"it is not known what becomes of the command: {self._reason}")
-        if not self._is_committed:
-            raise LostCommandError
-        return self.entry_id.index

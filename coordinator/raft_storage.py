@@ -33,7 +33,7 @@ from wire.record_batch import HEADER_SIZE, Columns, decode_columns, encode_batch
 
 OWNER: Final = SegmentHeader(b"tidelog-metadata", 0, 0)
 CONFIG: Final = LogConfig(
-    retention_ms=None, segment_bytes=16 * MiB, batch_bytes_max=2 * MiB, checkpoint_bytes=4 * MiB
+    retention_ms=None, segment_bytes=16 * MiB, batch_bytes_max=9 * MiB, checkpoint_bytes=4 * MiB
 )
 _VOTE = "vote"
 _SNAPSHOT = "snapshot"
@@ -94,6 +94,11 @@ class RaftStorage:
     def size_bytes(self) -> int:
         """Bytes of the log."""
         return self._log.size_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """What the disk has room for."""
+        return self._files.disk.free_bytes()
 
     def save_vote(self, vote: Vote) -> None:
         """Write the vote, durably.

@@ -4,6 +4,7 @@ Shell around `coordinator.cluster.sessions.OwnSession`. A broker that hears noth
 stops to act as a leader before the cluster gives its partitions to others.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
 import trio
@@ -15,6 +16,7 @@ from coordinator.submission import Submission
 from wire.cluster import HeartbeatReply, HeartbeatRequest
 from wire.env import Env
 from wire.errors import (
+    LogOfflineError,
     RequestTimedOutError,
     RetriableError,
     StaleBrokerEpochError,
@@ -44,7 +46,9 @@ class BrokerPlace(NamedTuple):
 class Registration:
     """One process of a broker, as the cluster knows it.
 
-    Invariant: while `may_lead` is true, nobody else was given what this broker leads.
+    Invariant: while `may_lead` is true, nobody else was given what this broker leads because it was
+    silent. What somebody moves away from a live broker it leads until it has heard of that, for the
+    time of a session at most.
     """
 
     def __init__(
@@ -55,33 +59,54 @@ class Registration:
         place: BrokerPlace,
         *,
         cluster_id: str,
+        is_only_voter: Callable[[], bool],
     ) -> None:
-        """Be known to nobody yet; `run` must run in a task of its own."""
+        """Be known to nobody yet; `run` must run in a task of its own.
+
+        Args:
+            env: The world.
+            submission: The way to the node that decides.
+            metadata: What this broker knows.
+            place: What it says of itself.
+            cluster_id: Its cluster.
+            is_only_voter: Whether this node decides all alone.
+        """
         self._env = env
         self._submission = submission
         self._metadata = metadata
         self._place = place
         self._cluster_id = cluster_id
+        self._is_only_voter = is_only_voter
         self._incarnation_id = env.random.randbytes(12).hex()
         self._session = OwnSession()
         self._is_fenced = True
         self._beating = trio.Lock()
+        self._granted: list[tuple[int, int]] = []
+        """Heartbeats that said that this broker may lead: which entry of the metadata it must have
+        applied before, and when they were sent. The first and the last one are enough."""
         self.broker_epoch: int | None = None
         """Given by the cluster at each registration; `None` before the first."""
 
     def may_lead(self) -> bool:
-        """Return whether this broker may act as the leader of what it leads."""
-        return not self._is_fenced and self._session.is_valid(now_ms=_now_ms())
+        """Return whether this broker may act as the leader of what it leads.
+
+        The only voter has nobody behind its back who could give its partitions to others.
+        """
+        self._look_at_granted()
+        return not self._is_fenced and (
+            self._session.is_valid(now_ms=_now_ms()) or self._is_only_voter()
+        )
 
     async def run(self) -> None:
-        """Register, and send heartbeats; until cancelled.
+        """Register, unless that is done, and send heartbeats; until cancelled.
 
         Raises:
             DuplicateBrokerError: Another process has this broker's place; this one must stop.
         """
-        await self.register()
+        if self.broker_epoch is None:
+            await self.register()
         while True:
-            await self._beat_or_register(wants_to_stop=False)
+            await self.beat()
             is_in = not self._is_fenced
             await trio.sleep(HEARTBEAT_INTERVAL_MS / 1000 if is_in else _RETRY_S)
 
@@ -110,7 +135,7 @@ class Registration:
                 continue
             assert isinstance(reply, Registered)
             self.broker_epoch = reply.broker_epoch
-            self._env.probe("broker_registered", broker_epoch=reply.broker_epoch)
+            self._env.probe("broker_registered", severity="debug", broker_epoch=reply.broker_epoch)
             return
 
     async def leave(self, *, timeout_s: float) -> bool:
@@ -131,15 +156,20 @@ class Registration:
                 await trio.sleep(_LEAVING_S)
         return False
 
-    async def _beat_or_register(self, *, wants_to_stop: bool) -> None:
+    async def beat(self) -> None:
+        """Say once that this broker lives, or register anew if the cluster lost track of it.
+
+        Raises:
+            DuplicateBrokerError: Another process has this broker's place.
+        """
         try:
-            await self._beat(wants_to_stop=wants_to_stop)
+            await self._beat(wants_to_stop=False)
         except StaleBrokerEpochError:
             # Unregistered, or the cluster lost track. Should another process have taken over,
             # registering says so.
             self._is_fenced = True
             await self.register()
-        except RequestTimedOutError as error:
+        except (RequestTimedOutError, LogOfflineError) as error:
             self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
 
     async def _beat(self, *, wants_to_stop: bool) -> HeartbeatReply:
@@ -158,10 +188,24 @@ class Registration:
                 ),
                 timeout_s=_ATTEMPT_S,
             )
-            self._is_fenced = answer.is_fenced
-            if not answer.is_fenced:
-                self._session.answered(sent_at_ms=sent_at_ms)
+            if answer.is_fenced:
+                self._is_fenced = True
+                self._granted.clear()
+            else:
+                self._granted[1:] = [(answer.metadata_index, sent_at_ms)]
+                self._look_at_granted()
             return answer
+
+    def _look_at_granted(self) -> None:
+        """Take sessions for true as soon as this broker knows what was decided before them.
+
+        Else one that was fenced and let in again would go on to lead what was given to others
+        meanwhile, if it hears of that late.
+        """
+        while self._granted and self._granted[0][0] <= self._metadata.applied_index:
+            _, sent_at_ms = self._granted.pop(0)
+            self._is_fenced = False
+            self._session.answered(sent_at_ms=sent_at_ms)
 
 
 def _now_ms() -> int:

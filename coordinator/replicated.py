@@ -1,32 +1,56 @@
-"""The metadata of a cluster, as one of its nodes knows it, and has it changed.
+"""All that a cluster agrees on, as one of its nodes knows it, and has it changed.
 
 Shell around two copies of one state machine. The *image* is fed with what is committed; every
 node has one, and acts on nothing else. The node that leads has a *controller* besides, copied
 from the image when its term has begun, and fed with its own records as soon as they are proposed:
 so commands do not wait for each other, and there is nothing to take back. A node that stops leading
-drops it.
+drops it. Consumer groups are part of the image; their controller is in
+`coordinator.group_leadership`.
 """
 
 from collections.abc import Callable
 from typing import Final, final
 
+import msgspec
 import trio
 
-from coordinator.cluster.commands import Command, Reply
+from coordinator.catalog import DeleteTopic
+from coordinator.cluster.commands import Command, Reply, TopicCommand
+from coordinator.cluster.delta import Delta, compare_states, follow_records
 from coordinator.cluster.machine import ClusterMachine
-from coordinator.cluster.records import Record, decode_records, encode_records
 from coordinator.cluster.state import ClusterState
-from coordinator.raft.errors import ProposalRefusedError
-from coordinator.raft_node import LostCommandError, RaftNode, WaitingCommand
+from coordinator.entries import decode_entry, decode_snapshot, encode_entry, encode_snapshot
+from coordinator.groups.state_machine import ConsumerGroups
+from coordinator.raft.errors import PayloadTooLargeError, ProposalRefusedError
+from coordinator.raft_node import RaftNode
+from coordinator.waiting_commands import (
+    LostCommandError,
+    OvertakenCommandError,
+    WaitingCommand,
+)
 from wire.env import Env
-from wire.errors import NotControllerError, RequestTimedOutError
+from wire.errors import (
+    BrokerError,
+    DataDirectoryError,
+    DiskFullError,
+    InvalidConfigError,
+    InvalidRequestError,
+    NotControllerError,
+    NotLeaderError,
+    RequestTimedOutError,
+)
 
 COMMIT_TIMEOUT_S: Final = 10.0
 """A command that is not committed by then is given up; it may still be carried out."""
 
-Listener = Callable[[list[Record] | None], None]
-"""Told of committed records when the image has them; of `None` when all may be different. Plain
-and quick: it must neither wait nor raise."""
+_ROOM_BYTES: Final = 1 << 20
+"""Less room than this on the disk, and nothing new begins."""
+_RELIEF_BYTES: Final = 64 << 10
+"""The same for what makes room."""
+
+Listener = Callable[[Delta], None]
+"""Told what committed records mean for this node, when the image has them. Plain and quick: it
+must neither wait nor raise."""
 
 
 @final
@@ -41,6 +65,7 @@ class ReplicatedMetadata:
         self._env = env
         self._node = node
         self._image = ClusterMachine()
+        self._groups = ConsumerGroups()
         self._controller: ClusterMachine | None = None
         self._controller_term = -1
         self._last: WaitingCommand | None = None
@@ -52,6 +77,11 @@ class ReplicatedMetadata:
         """What is committed, as far as this node knows; only to be read."""
         return self._image.state
 
+    @property
+    def groups(self) -> ConsumerGroups:
+        """Consumer groups as they are committed, as far as this node knows; only to be read."""
+        return self._groups
+
     def newest_state(self) -> ClusterState:
         """Return what there will be when all that was decided here is committed; only to be read.
 
@@ -60,13 +90,26 @@ class ReplicatedMetadata:
         """
         return self._controller_of_this_term().state
 
+    def check(self, command: Command) -> None:
+        """Check a command against what is known here; nothing is changed.
+
+        Raises:
+            BrokerError: It would be refused.
+        """
+        self._image.handle(command, now_ms=self._env.clock.now_ms())
+
     def subscribe(self, listener: Listener) -> None:
         """Tell `listener` of all that is committed from now on."""
         self._listeners.append(listener)
 
+    @property
+    def applied_index(self) -> int:
+        """The last entry that `state` has."""
+        return self._node.applied_index
+
     async def wait_applied(self, index: int) -> None:
         """Wait until the image has all entries up to `index`, inclusive."""
-        while self._node.applied_index < index:
+        while self.applied_index < index:
             await self._node.wait_applied()
 
     async def decide(self, command: Command) -> Reply:
@@ -77,23 +120,75 @@ class ReplicatedMetadata:
         Raises:
             NotControllerError: Another node decides; nothing was done.
             RequestTimedOutError: It is not known whether it was, or will be, carried out.
+            DiskFullError: There is no room here; nothing was done.
             BrokerError: The command is refused.
         """
         controller = self._controller_of_this_term()
-        outcome = controller.handle(command, now_ms=self._env.clock.now_ms())
+        try:
+            outcome = controller.handle(command, now_ms=self._env.clock.now_ms())
+        except BrokerError:
+            await self._wait_settled()
+            raise
         if outcome.records:
+            self._check_room(command)
             try:
-                self._last = self._node.propose_nowait(encode_records(outcome.records))
+                self._last = self._node.propose_nowait(encode_entry(outcome.records))
+            except PayloadTooLargeError as error:
+                raise InvalidRequestError(f"this is too much at once: {error}") from error
             except ProposalRefusedError as error:
                 raise NotControllerError(str(error)) from error
             for record in outcome.records:
                 controller.apply(record)
-        # Also if it came to nothing: that may rest on what is not committed yet.
-        if self._last is not None:
-            await self._wait(self._last)
+            await self.wait_committed(self._last)
+        else:
+            await self._wait_settled()
         return outcome.reply
 
-    async def _wait(self, last: WaitingCommand) -> None:
+    async def _wait_settled(self) -> None:
+        """Wait until what is known here is what everybody goes by.
+
+        A refusal, or that there is nothing to do, may rest on what is not committed yet, or on what
+        others have changed since.
+        """
+        if self._last is not None:
+            await self.wait_committed(self._last)
+        await self.wait_current()
+
+    async def wait_current(self) -> None:
+        """Make sure that this node led after it was asked, and knows all that was decided before.
+
+        One that stood still may have been deposed without noticing.
+
+        Raises:
+            NotControllerError: It does not lead any more, or no majority says that it does.
+        """
+        with trio.move_on_after(COMMIT_TIMEOUT_S):
+            try:
+                await self._node.wait_current()
+            except NotLeaderError as error:
+                raise NotControllerError(str(error)) from error
+            return
+        raise NotControllerError(
+            f"no majority has answered within {COMMIT_TIMEOUT_S:g} s; nothing was changed"
+        )
+
+    def _check_room(self, command: Command) -> None:
+        """Refuse what people want while the disk is full, before it is appended and waits there.
+
+        What keeps the cluster going is let through: it waits for room, or for another leader.
+        """
+        if isinstance(command, TopicCommand):
+            is_relief = isinstance(command, DeleteTopic)
+            if not self._node.has_room_for(_RELIEF_BYTES if is_relief else _ROOM_BYTES):
+                raise DiskFullError("the disk of the node that leads the cluster is full")
+
+    async def wait_committed(self, last: WaitingCommand) -> None:
+        """Wait until an entry of this node, and so all that it proposed before, is committed.
+
+        Raises:
+            NotControllerError: It never will be.
+            RequestTimedOutError: It is not known whether it is, or will be.
+        """
         with trio.move_on_after(COMMIT_TIMEOUT_S):
             try:
                 await last.wait()
@@ -101,13 +196,23 @@ class ReplicatedMetadata:
                 raise NotControllerError(
                     f"node {self._node.identity.node_id} was deposed before this was decided"
                 ) from error
+            except OvertakenCommandError as error:
+                raise RequestTimedOutError(
+                    f"node {self._node.identity.node_id} was deposed while this was decided; it"
+                    " may have been carried out"
+                ) from error
             return
         raise RequestTimedOutError(
             f"not committed within {COMMIT_TIMEOUT_S:g} s: a majority of the voters is missing; it"
             " may still be carried out"
         )
 
-    def _controller_of_this_term(self) -> ClusterMachine:
+    def check_leading(self) -> None:
+        """Check that this node decides, and knows all that was decided before.
+
+        Raises:
+            NotControllerError: It does not; the message says who does.
+        """
         node = self._node
         if not node.has_begun_term:
             leader_id = node.leader_id
@@ -116,9 +221,12 @@ class ReplicatedMetadata:
             raise NotControllerError(
                 f"node {node.identity.node_id} does not lead the cluster; ask node {leader_id}"
             )
-        if self._controller is None or self._controller_term != node.term:
+
+    def _controller_of_this_term(self) -> ClusterMachine:
+        self.check_leading()
+        if self._controller is None or self._controller_term != self._node.term:
             self._controller = ClusterMachine.from_snapshot(self._image.snapshot())
-            self._controller_term = node.term
+            self._controller_term = self._node.term
             self._last = None
         return self._controller
 
@@ -126,20 +234,29 @@ class ReplicatedMetadata:
 
     def apply(self, index: int, command: bytes) -> None:
         """See `coordinator.raft_node.StateMachine`."""
-        del index
-        records = decode_records(command)
-        for record in records:
-            self._image.apply(record)
-        self._tell(records)
+        try:
+            records, group_records = decode_entry(command)
+            for record in group_records:
+                self._groups.apply(record)
+            if not records:
+                return
+            delta = follow_records(self._image.state, records, self._node.identity.node_id)
+        except (msgspec.MsgspecError, InvalidConfigError) as error:
+            raise _of_a_newer_version(f"entry {index} of the metadata", error) from error
+        self._tell(delta)
 
     def snapshot(self) -> bytes:
         """See `coordinator.raft_node.StateMachine`."""
-        return self._image.snapshot()
+        return encode_snapshot(self._image.state, self._groups)
 
     def restore(self, data: bytes) -> None:
         """See `coordinator.raft_node.StateMachine`."""
-        self._image = ClusterMachine.from_snapshot(data)
-        self._tell(None)
+        before = self._image.state
+        try:
+            self._image, self._groups = decode_snapshot(data)
+        except (msgspec.MsgspecError, InvalidConfigError) as error:
+            raise _of_a_newer_version("a snapshot of the metadata", error) from error
+        self._tell(compare_states(before, self._image.state, self._node.identity.node_id))
 
     def role_changed(self) -> None:
         """Drop the controller if this node does not lead any more."""
@@ -147,6 +264,13 @@ class ReplicatedMetadata:
             self._controller = None
             self._last = None
 
-    def _tell(self, records: list[Record] | None) -> None:
+    def _tell(self, delta: Delta) -> None:
         for listener in self._listeners:
-            listener(records)
+            listener(delta)
+
+
+def _of_a_newer_version(what: str, error: Exception) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"{what} holds what this tidelog does not understand: {error}; use the version that wrote"
+        " it, or a newer one"
+    )

@@ -125,6 +125,11 @@ def parse_count_up_to(high: int) -> Callable[[str, str], Value]:
     return _bounded(_parse_count, low=1, high=high)
 
 
+def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
+    """Return a parser of sizes from `low` on, and of `unlimited`, which is `None`."""
+    return _or_unlimited(_bounded(parse_size_bytes, low=low))
+
+
 def _parse_durability(name: str, text: str) -> str:
     allowed = [durability.value for durability in Durability]
     if text not in allowed:

@@ -2,9 +2,9 @@
 
 Pure: no clock, no I/O, no randomness. For a broker that came, and for one that shall leave.
 Replicas move one by one from who has most to who has least. A move never puts two replicas of a
-partition on one broker, nor into one failure domain unless they were in one before. Then another
-replica becomes the first one where a broker is preferred more often than others: that copies
-nothing.
+partition on one broker, nor into one failure domain unless they were in one before, or somebody
+leaves and no other domain is left. Then another replica becomes the first one where a broker is
+preferred more often than others: that copies nothing. Who is drained leaves.
 """
 
 from collections.abc import Collection, Iterator
@@ -36,6 +36,17 @@ def plan_moves(
     return plan.reassignments()
 
 
+def plan_replacement(state: ClusterState, lost: int, heir: int) -> list[Reassignment]:
+    """Return reassignments by which one broker gets what another one has, in the same places.
+
+    Where the heir has a replica already, somebody else gets this one, if there is anybody.
+    """
+    plan = _Plan(state, (lost,), heir)
+    while plan.move_one():
+        pass
+    return plan.reassignments()
+
+
 @final
 class _Plan:
     """Replicas as they will be.
@@ -43,9 +54,12 @@ class _Plan:
     Invariant: each partition has as many replicas as before.
     """
 
-    def __init__(self, state: ClusterState, leaving: Collection[int]) -> None:
+    def __init__(
+        self, state: ClusterState, leaving: Collection[int], heir: int | None = None
+    ) -> None:
         self._state = state
-        self._leaving = leaving
+        self._leaving = {*leaving, *state.drained_node_ids} if heir is None else {*leaving}
+        self._heir = heir
         self._planned: dict[Key, tuple[int, ...]] = {}
         self._loads = {
             node_id: state.index.load(node_id).replica_count for node_id in sorted(state.brokers)
@@ -56,7 +70,9 @@ class _Plan:
         self._targets = [
             node_id
             for node_id in self._loads
-            if state.brokers[node_id].can_lead and node_id not in leaving
+            if state.brokers[node_id].can_lead
+            and node_id not in self._leaving
+            and node_id not in state.drained_node_ids
         ]
         self._next: dict[int, Iterator[tuple[Key, tuple[int, ...]]]] = {}
         self.move_count = 0
@@ -64,13 +80,20 @@ class _Plan:
     def move_one(self) -> bool:
         """Plan one more move; return whether there was one to plan."""
         for source in self._sources():
-            for target in sorted(self._targets, key=lambda node: self._loads[node]):
+            is_leaving = source in self._leaving
+            targets = sorted(self._targets, key=self._reluctance)
+            for target in targets:
                 is_enough = self._loads[source] - self._loads[target] <= 1
-                if source == target or (is_enough and source not in self._leaving):
+                if source == target or (is_enough and not is_leaving):
                     continue
-                if self._move(source, target):
+                if self._move(source, target, may_crowd=target == self._heir):
                     return True
+            if is_leaving and any(self._move(source, each, may_crowd=True) for each in targets):
+                return True
         return False
+
+    def _reluctance(self, target: int) -> tuple[bool, int]:
+        return (target != self._heir, self._loads[target])
 
     def prefer_others(self) -> bool:
         """Plan other first replicas, in one pass; return whether there were any to plan."""
@@ -96,17 +119,21 @@ class _Plan:
 
     def _sources(self) -> list[int]:
         """Return who should give away: first who shall leave, then who has most."""
+        if self._heir is not None:
+            return sorted(self._leaving)
         leaving = [node for node in self._loads if node in self._leaving and self._loads[node]]
         staying = sorted(self._targets, key=lambda node: -self._loads[node])
         return [*leaving, *staying]
 
-    def _move(self, source: int, target: int) -> bool:
+    def _move(self, source: int, target: int, *, may_crowd: bool = False) -> bool:
         # Goes on where the last move of this source was found, then once around: a plan of many
         # moves does not look at every partition for each of them.
         for replicas_left in (self._next.get(source, iter(())), self._replicas_of(source)):
             self._next[source] = replicas_left
             for key, replicas in replicas_left:
-                if target in replicas or not self._keeps_apart(replicas, source, target):
+                if target in replicas:
+                    continue
+                if not may_crowd and not self._keeps_apart(replicas, source, target):
                     continue
                 moved = tuple(target if node == source else node for node in replicas)
                 self._planned[key] = moved

@@ -3,6 +3,8 @@
 Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
 """
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from coordinator.catalog import Topic
@@ -11,6 +13,7 @@ from coordinator.cluster.commands import (
     BeginShutdown,
     BrokerCommand,
     Done,
+    DrainBroker,
     FenceBroker,
     Outcome,
     RegisterBroker,
@@ -23,6 +26,7 @@ from coordinator.cluster.leader_choice import NOTHING, Happening
 from coordinator.cluster.records import (
     Broker,
     BrokerChanged,
+    BrokerDrained,
     BrokerRegistered,
     BrokerUnregistered,
     Partition,
@@ -53,6 +57,8 @@ def handle_broker_command(state: ClusterState, command: BrokerCommand) -> Outcom
             return _begin_shutdown(state, command)
         case UnregisterBroker():
             return _unregister(state, command)
+        case DrainBroker():
+            return _drain(state, command)
 
 
 def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> Broker:
@@ -198,9 +204,37 @@ def _unregister(state: ClusterState, command: UnregisterBroker) -> Outcome:
     if replica_count:
         raise InvalidRequestError(
             f"broker {broker.node_id} still has {replica_count} replicas; move them to other"
-            " brokers first (`tidelog cluster reassign`)"
+            f" brokers first: tidelog cluster drain {broker.node_id}"
         )
     return Outcome([BrokerUnregistered(broker.node_id)], Done())
+
+
+def _drain(state: ClusterState, command: DrainBroker) -> Outcome:
+    node_id = command.node_id
+    check_known(state, [node_id])
+    if (node_id in state.drained_node_ids) == command.is_drained:
+        return Outcome([], Done())
+    if command.is_drained and all(
+        other in state.drained_node_ids or other == node_id for other in state.brokers
+    ):
+        raise InvalidRequestError(
+            f"broker {node_id} is the last one that takes replicas; let another one have some first"
+        )
+    return Outcome([BrokerDrained(node_id, command.is_drained)], Done())
+
+
+def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
+    """Check that there are such brokers.
+
+    Raises:
+        InvalidRequestError: Naming those that there are.
+    """
+    for node_id in node_ids:
+        if node_id not in state.brokers:
+            raise InvalidRequestError(
+                f"there is no broker {node_id}; there are"
+                f" {', '.join(map(str, sorted(state.brokers)))}"
+            )
 
 
 def _changed(state: ClusterState, broker: Broker) -> list[Record]:

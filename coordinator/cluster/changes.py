@@ -54,13 +54,13 @@ class PartitionChanges:
     def happen(self, topic: Topic, number: int, happening: Happening = NOTHING) -> Partition:
         """Let something happen to a partition, and return what became of it."""
         before, after = self.foresee(topic, number, happening)
-        if after is not before:
-            original = self._state.partition(topic.topic_id, number)
-            assert original is not None
-            # One record, one step of the epoch, however often the command touched it.
-            after = replace(after, partition_epoch=original.partition_epoch + 1)
-            self._changed.setdefault(topic.topic_id, {})[number] = after
-        return after
+        return before if after is before else self._note(topic, number, after)
+
+    def raise_epoch(self, topic: Topic, number: int) -> Partition:
+        """Let nothing happen to a partition but that its partition epoch rises."""
+        before = self.partition(topic.topic_id, number)
+        assert before is not None, "the caller checks that it is there"
+        return self._note(topic, number, before)
 
     def foresee(
         self, topic: Topic, number: int, happening: Happening
@@ -73,6 +73,14 @@ class PartitionChanges:
             return self.minimum(topic, replication_factor)
 
         return before, next_partition(before, happening, Facts(self._brokers, minimum))
+
+    def _note(self, topic: Topic, number: int, after: Partition) -> Partition:
+        original = self._state.partition(topic.topic_id, number)
+        assert original is not None
+        # One record, one step of the epoch, however often the command touched it.
+        after = replace(after, partition_epoch=original.partition_epoch + 1)
+        self._changed.setdefault(topic.topic_id, {})[number] = after
+        return after
 
     def records(self) -> list[Record]:
         """Return the changes as one record, or none."""

@@ -60,6 +60,14 @@ class UnregisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="unregi
     node_id: int
 
 
+class DrainBroker(msgspec.Struct, frozen=True, array_like=True, tag="drain-broker"):
+    """A broker is to have no replicas: it gets none any more. Those that it has are moved apart."""
+
+    node_id: int
+    is_drained: bool = True
+    """`False` takes it back."""
+
+
 class CreateReplicatedTopic(
     msgspec.Struct, frozen=True, array_like=True, tag="create-replicated-topic"
 ):
@@ -102,6 +110,8 @@ class InSyncChange(msgspec.Struct, frozen=True, array_like=True):
     partition_epoch: int
     """The state that the leader decided on; refused when it was changed since."""
     in_sync_replicas: list[InSyncReplica]
+    """If this is so already, and nothing was changed since, only the partition epoch rises: nothing
+    that was asked for before is carried out any more."""
 
 
 class AlterPartitions(msgspec.Struct, frozen=True, array_like=True, tag="alter-partitions"):
@@ -135,6 +145,26 @@ class ReassignReplicas(msgspec.Struct, frozen=True, array_like=True, tag="reassi
     reassignments: list[Reassignment]
 
 
+class GivenUpReplica(msgspec.Struct, frozen=True, array_like=True):
+    """A replica for which its own broker cannot vouch now."""
+
+    topic_id: bytes
+    partition: int
+    may_lack_records: bool
+    """Whether committed records may be damaged or gone; else it only cannot take more of them."""
+
+
+class GiveUpReplicas(msgspec.Struct, frozen=True, array_like=True, tag="give-up-replicas"):
+    """A broker wants some of its replicas not to be counted on, as long as others can be.
+
+    Where it is so already, or nobody else could lead, nothing happens.
+    """
+
+    node_id: int
+    broker_epoch: int
+    replicas: list[GivenUpReplica]
+
+
 class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alter-cluster-config"):
     """Change settings of the cluster."""
 
@@ -142,10 +172,16 @@ class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alte
     reset_overrides: list[str]
 
 
-BrokerCommand = RegisterBroker | UnfenceBroker | FenceBroker | BeginShutdown | UnregisterBroker
+class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag="catch-up"):
+    """Nothing shall change: who asks wants to know all that was decided before."""
+
+
+BrokerCommand = (
+    RegisterBroker | UnfenceBroker | FenceBroker | BeginShutdown | UnregisterBroker | DrainBroker
+)
 TopicCommand = catalog.Command | CreateReplicatedTopic | AddPartitions | AlterClusterConfig
-PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas
-Command = BrokerCommand | TopicCommand | PartitionCommand
+PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas | GiveUpReplicas
+Command = BrokerCommand | TopicCommand | PartitionCommand | CatchUp
 
 
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):

@@ -8,7 +8,7 @@ topic or by other replicas: never because something is not there (I65).
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.catalog import TopicAltered, TopicDeleted
+from coordinator.catalog import TopicAltered, TopicCreated, TopicDeleted, TopicGrown
 from coordinator.cluster.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -40,6 +40,8 @@ class Delta:
     """It had replicas of these, and their topics are deleted."""
     altered_topics: dict[bytes, None] = field(default_factory=dict[bytes, None])
     """Topics with other settings."""
+    reshaped_topics: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    """Topics that came, went or grew, with their names."""
     has_changed_brokers: bool = False
     """Brokers came, went, moved, were fenced or unfenced."""
 
@@ -51,6 +53,12 @@ def follow_records(state: ClusterState, records: Iterable[Record], node_id: int)
     for record in records:
         for key in _touched(state, record):
             before.setdefault(key, state.partition(*key))
+        if isinstance(record, TopicCreated):
+            delta.reshaped_topics[record.topic_id] = record.name
+        elif isinstance(record, TopicGrown | TopicDeleted):
+            topic = state.catalog.topic_by_id(record.topic_id)
+            assert topic is not None
+            delta.reshaped_topics[record.topic_id] = topic.name
         state.apply(record)
         if isinstance(record, TopicAltered):
             delta.altered_topics[record.topic_id] = None
@@ -70,6 +78,11 @@ def compare_states(before: ClusterState, after: ClusterState, node_id: int) -> D
         known = before.catalog.topic_by_id(topic.topic_id)
         if known is not None and known.overrides != topic.overrides:
             delta.altered_topics[topic.topic_id] = None
+        if known is None or known.partition_count != topic.partition_count:
+            delta.reshaped_topics[topic.topic_id] = topic.name
+    for topic in before.catalog.topics:
+        if after.catalog.topic_by_id(topic.topic_id) is None:
+            delta.reshaped_topics[topic.topic_id] = topic.name
     return delta
 
 

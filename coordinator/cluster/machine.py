@@ -11,7 +11,14 @@ from typing import final
 import msgspec
 
 from coordinator.cluster.broker_commands import handle_broker_command
-from coordinator.cluster.commands import BrokerCommand, Command, Outcome, PartitionCommand
+from coordinator.cluster.commands import (
+    BrokerCommand,
+    CatchUp,
+    Command,
+    Done,
+    Outcome,
+    PartitionCommand,
+)
 from coordinator.cluster.partition_commands import handle_partition_command
 from coordinator.cluster.records import Record, Snapshot
 from coordinator.cluster.state import ClusterState
@@ -59,6 +66,8 @@ class ClusterMachine:
             return handle_broker_command(self._state, command)
         if isinstance(command, PartitionCommand):
             return handle_partition_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, CatchUp):
+            return Outcome([], Done())
         return handle_topic_command(self._state, command)
 
     def apply(self, record: Record) -> None:

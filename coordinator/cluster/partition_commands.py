@@ -13,6 +13,8 @@ from coordinator.cluster.changes import PartitionChanges
 from coordinator.cluster.commands import (
     AlterPartitions,
     ElectLeaders,
+    GivenUpReplica,
+    GiveUpReplicas,
     InSyncChange,
     InSyncReplica,
     Outcome,
@@ -22,8 +24,9 @@ from coordinator.cluster.commands import (
     Reassignment,
     ReassignReplicas,
 )
+from coordinator.cluster.giving_up import should_be_given_up
 from coordinator.cluster.leader_choice import Assignment, Election, Happening
-from coordinator.cluster.placement import check_replicas
+from coordinator.cluster.placement import check_not_drained, check_replicas
 from coordinator.cluster.records import DataLossAccepted, Partition, Record
 from coordinator.cluster.state import ClusterState
 from wire.errors import (
@@ -59,6 +62,8 @@ def handle_partition_command(
             return _elect_leaders(state, command, now_ms)
         case ReassignReplicas():
             return _reassign(state, command)
+        case GiveUpReplicas():
+            return _give_up(state, command)
 
 
 def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
@@ -69,11 +74,16 @@ def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
         topic, partition = _find(state, changes, change.topic_id, change.partition)
         wanted = [replica.node_id for replica in change.in_sync_replicas]
         _check_leader(command.node_id, change, partition)
-        if sorted(wanted) == sorted(partition.in_sync_replicas):
-            return  # It is so; perhaps this very change was carried out, and its answer lost.
+        is_so = sorted(wanted) == sorted(partition.in_sync_replicas)
+        if is_so and change.partition_epoch < partition.partition_epoch:
+            return  # Perhaps this very change was carried out, and its answer lost.
         _check_partition_epoch(change, partition)
         _check_in_sync(state, command.node_id, change.in_sync_replicas, partition)
-        changes.happen(topic, change.partition, Happening(in_sync_replicas=wanted))
+        if is_so:
+            # Who knows that wants no copy of an earlier request to be carried out any more.
+            changes.raise_epoch(topic, change.partition)
+        else:
+            changes.happen(topic, change.partition, Happening(in_sync_replicas=wanted))
 
     def place(change: InSyncChange) -> tuple[bytes, int]:
         return change.topic_id, change.partition
@@ -189,6 +199,8 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
         else:
             check_replicas(wish.partition, wish.replicas, state.brokers)
             _check_minimum(topic, len(wish.replicas))
+            new = [node for node in wish.replicas if node not in partition.replicas]
+            check_not_drained(new, state.drained_node_ids)
             target = tuple(wish.replicas)
         happening = Happening(assignment=_toward(target, partition))
         _check_no_copy_is_given_up(changes, topic, wish.partition, happening)
@@ -236,6 +248,32 @@ def _check_no_copy_is_given_up(
             f" min_in_sync_replicas is {minimum}; wait until more of brokers"
             f" {_listed(after.replicas)} are in sync"
         )
+
+
+def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+    node_id = command.node_id
+    current_broker(state, node_id, command.broker_epoch)
+    changes = PartitionChanges(state)
+
+    def give_up(replica: GivenUpReplica) -> None:
+        topic, partition = _find(state, changes, replica.topic_id, replica.partition)
+        may_lack_records = replica.may_lack_records
+        if not should_be_given_up(
+            partition, node_id, state.brokers, may_lack_records=may_lack_records
+        ):
+            return
+        if may_lack_records:
+            happening = Happening(lost=(node_id,))
+        else:
+            others = [node for node in partition.in_sync_replicas if node != node_id]
+            happening = Happening(in_sync_replicas=others)
+        changes.happen(topic, replica.partition, happening)
+
+    def place(replica: GivenUpReplica) -> tuple[bytes, int]:
+        return replica.topic_id, replica.partition
+
+    answers = _answers(changes, command.replicas, place, give_up)
+    return Outcome(changes.records(), answers)
 
 
 def _find(

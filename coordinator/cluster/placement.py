@@ -14,7 +14,7 @@ Ties are broken by turns, so brokers with equal loads follow each other. Fenced 
 only where there are not enough live ones, and never as the leader.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.topic_config import REPLICATION_FACTOR_MAX
@@ -161,6 +161,20 @@ def check_replicas(number: int, replicas: Sequence[int], known: Mapping[int, obj
             raise InvalidTopicError(
                 f"partition {number} cannot have a replica on broker {node_id}: there are brokers"
                 f" {_listed(sorted(known))}"
+            )
+
+
+def check_not_drained(node_ids: Iterable[int], drained: Collection[int]) -> None:
+    """Check that brokers may be given replicas.
+
+    Raises:
+        InvalidTopicError: One of them is to have none.
+    """
+    for node_id in node_ids:
+        if node_id in drained:
+            raise InvalidTopicError(
+                f"broker {node_id} is drained and gets no replicas; let it have some again with"
+                f" `tidelog cluster drain {node_id} --cancel`"
             )
 
 

@@ -95,6 +95,13 @@ class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag="brok
     node_id: int
 
 
+class BrokerDrained(msgspec.Struct, frozen=True, array_like=True, tag="broker-drained"):
+    """A broker is to have no replicas, and gets none any more; or it may have some again."""
+
+    node_id: int
+    is_drained: bool
+
+
 class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True, tag="partitions-added"):
     """A topic has more partitions; the first of them is the next one that it did not have."""
 
@@ -152,6 +159,7 @@ Record = (
     | BrokerRegistered
     | BrokerChanged
     | BrokerUnregistered
+    | BrokerDrained
     | PartitionsAdded
     | PartitionsChanged
     | DataLossAccepted
@@ -177,20 +185,4 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster-snapsh
     overrides: dict[str, str]
     next_broker_epoch: int
     data_losses: list[DataLossAccepted]
-
-
-def encode_records(records: list[Record]) -> bytes:
-    """Return the payload of one entry of the metadata log."""
-    return msgspec.msgpack.encode(records)
-
-
-_records_decoder = msgspec.msgpack.Decoder(list[Record])
-
-
-def decode_records(data: bytes | memoryview) -> list[Record]:
-    """Return the records of one entry.
-
-    Raises:
-        msgspec.MsgspecError: They are damaged, or of a version that is not known here.
-    """
-    return _records_decoder.decode(data)
+    drained_node_ids: list[int] = []

@@ -51,6 +51,13 @@ class BrokerSessions:
         if known is not None and known[0] <= broker_epoch:
             del self._sessions[node_id]
 
+    def extend(self, by_ms: int) -> None:
+        """Count nobody as silent for a time in which nobody could be heard here."""
+        self._sessions = {
+            node_id: (broker_epoch, deadline_ms + by_ms)
+            for node_id, (broker_epoch, deadline_ms) in self._sessions.items()
+        }
+
     def silent(self, *, now_ms: int) -> list[FenceBroker]:
         """Return what is to be done about brokers whose session is over.
 
@@ -78,7 +85,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     is_fenced: bool
     may_stop: bool
-    """It leads nothing any more."""
+    """It leads nothing any more that others could."""
 
 
 def heartbeat_command(
@@ -111,8 +118,8 @@ def heartbeat_answer(state: ClusterState, heartbeat: Heartbeat) -> HeartbeatAnsw
         StaleBrokerEpochError: It must register first.
     """
     broker = current_broker(state, heartbeat.node_id, heartbeat.broker_epoch)
-    leads = state.index.load(broker.node_id).leader_count > 0
-    return HeartbeatAnswer(broker.is_fenced, broker.is_shutting_down and not leads)
+    # What others could take over was given to them in the same entry.
+    return HeartbeatAnswer(broker.is_fenced, broker.is_shutting_down)
 
 
 @final

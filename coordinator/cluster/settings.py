@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator.catalog import Topic
-from coordinator.topic_config import REPLICATION_FACTOR_MAX, Setting, parse_count_up_to
+from coordinator.topic_config import (
+    REPLICATION_FACTOR_MAX,
+    Setting,
+    parse_bytes_or_unlimited,
+    parse_count_up_to,
+)
 from wire.errors import InvalidConfigError
 
 REPLICATION_FACTOR_DEFAULT = 3
 """Where there are so many brokers."""
+REASSIGNMENT_BYTES_PER_S_MIN = 1000
+"""With less, nothing would ever be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,8 @@ class ClusterConfig:
     """Of topics that do not say."""
     min_in_sync_replicas: int | None = None
     """Of topics that do not say."""
+    reassignment_bytes_per_s: int | None = None
+    """What each broker sends to replicas that are being added; `None` for no limit."""
 
 
 CLUSTER_SETTINGS: Final = {
@@ -35,6 +44,14 @@ CLUSTER_SETTINGS: Final = {
             f"1 to {REPLICATION_FACTOR_MAX}",
             "Replicas that must have a record before it is committed, for topics that do not say"
             " (auto: 2 of three or more replicas, else 1).",
+        ),
+        Setting(
+            "reassignment_bytes_per_s",
+            parse_bytes_or_unlimited(low=REASSIGNMENT_BYTES_PER_S_MIN),
+            "unlimited",
+            "1kB or more, unlimited",
+            "Bytes a second that each broker sends to replicas that are being added, all together;"
+            " those in sync are never held up.",
         ),
         Setting(
             "replication_factor",
@@ -54,11 +71,11 @@ def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
     Raises:
         InvalidConfigError: A value is not legal, or there is no such setting.
     """
-    values: dict[str, int] = {}
+    values: dict[str, int | None] = {}
     for name, text in overrides.items():
         check_cluster_setting_name(name)
         value = CLUSTER_SETTINGS[name].parse(name, text)
-        assert isinstance(value, int)
+        assert not isinstance(value, str)
         values[name] = value
     return ClusterConfig(**values)
 
@@ -72,6 +89,13 @@ def check_cluster_setting_name(name: str) -> None:
     if name not in CLUSTER_SETTINGS:
         known = ", ".join(CLUSTER_SETTINGS)
         raise InvalidConfigError(f"there is no cluster setting {name!r}; there are {known}")
+
+
+def shown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return every setting as people write it: what is set, or the default."""
+    return {
+        name: overrides.get(name, setting.default) for name, setting in CLUSTER_SETTINGS.items()
+    }
 
 
 def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:

@@ -6,7 +6,7 @@ say, an index is kept so that a command costs what it changes, not what there is
 Compact: a partition is one small object, and equal lists of replicas are one list.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import final
 
@@ -18,6 +18,7 @@ from coordinator.cluster.index import NO_PARTITION, ReplicaIndex
 from coordinator.cluster.records import (
     Broker,
     BrokerChanged,
+    BrokerDrained,
     BrokerRegistered,
     BrokerUnregistered,
     ClusterConfigSet,
@@ -48,6 +49,7 @@ class ClusterState:
         self.catalog = Catalog()
         """Topics, their settings, producer ids; only to be read."""
         self._brokers: dict[int, Broker] = {}
+        self._drained: dict[int, None] = {}
         self._partitions: dict[bytes, list[Partition]] = {}
         self._overrides: dict[str, str] = {}
         self._config = ClusterConfig()
@@ -66,6 +68,7 @@ class ClusterState:
         state = cls()
         state.catalog = Catalog.from_snapshot(snapshot.catalog)
         state._brokers = {broker.node_id: broker for broker in snapshot.brokers}
+        state._drained = dict.fromkeys(snapshot.drained_node_ids)
         state._overrides = snapshot.overrides
         state._config = cluster_config(snapshot.overrides)
         state._next_broker_epoch = snapshot.next_broker_epoch
@@ -89,12 +92,18 @@ class ClusterState:
             self._overrides,
             self._next_broker_epoch,
             list(self._data_losses),
+            list(self._drained),
         )
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
         """All registered brokers, by node id."""
         return MappingProxyType(self._brokers)
+
+    @property
+    def drained_node_ids(self) -> Collection[int]:
+        """Brokers that are to have no replicas, and get none."""
+        return self._drained.keys()
 
     @property
     def config(self) -> ClusterConfig:
@@ -158,6 +167,11 @@ class ClusterState:
                 )
             case BrokerUnregistered():
                 del self._brokers[record.node_id]
+                self._drained.pop(record.node_id, None)
+            case BrokerDrained():
+                self._drained.pop(record.node_id, None)
+                if record.is_drained:
+                    self._drained[record.node_id] = None
             case PartitionsAdded():
                 self._add(record.topic_id, record.partitions)
             case PartitionsChanged():

@@ -25,8 +25,19 @@ from coordinator.cluster.commands import (
     TopicAnswer,
     TopicCommand,
 )
-from coordinator.cluster.placement import Candidate, check_assignment, place_replicas
-from coordinator.cluster.records import ClusterConfigSet, Partition, PartitionsAdded, Record
+from coordinator.cluster.placement import (
+    Candidate,
+    check_assignment,
+    check_not_drained,
+    place_replicas,
+)
+from coordinator.cluster.records import (
+    Broker,
+    ClusterConfigSet,
+    Partition,
+    PartitionsAdded,
+    Record,
+)
 from coordinator.cluster.settings import (
     check_cluster_setting_name,
     cluster_config,
@@ -74,6 +85,8 @@ def _create(state: ClusterState, command: CreateTopic | CreateReplicatedTopic) -
     else:
         is_live = {broker.node_id: broker.can_lead for broker in state.brokers.values()}
         check_assignment(command.assignment, command.partition_count, is_live)
+        for replicas in command.assignment:
+            check_not_drained(replicas, state.drained_node_ids)
         assignment = [tuple(replicas) for replicas in command.assignment]
     partitions = [_new_partition(state, replicas) for replicas in assignment]
     return Outcome([*records, PartitionsAdded(command.topic_id, partitions)], answer)
@@ -86,14 +99,15 @@ def _replication_factor(state: ClusterState, command: CreateReplicatedTopic) -> 
                 "replicas can be given as a number or broker by broker, not both"
             )
         return max(1, len(command.assignment[0])) if command.assignment else 1
-    broker_count = len(state.brokers)
+    broker_count = len(_takers(state))
     wanted = command.replication_factor
     if wanted is None:
         wanted = default_replication_factor(state.config, broker_count)
     if not 1 <= wanted <= min(broker_count, REPLICATION_FACTOR_MAX):
+        are_drained = " that are not drained" if state.drained_node_ids else ""
         raise InvalidTopicError(
             f"{wanted} replicas are not possible: there can be 1 to {REPLICATION_FACTOR_MAX},"
-            f" and not more than brokers, of which there are {broker_count}"
+            f" and not more than brokers{are_drained}, of which there are {broker_count}"
         )
     return wanted
 
@@ -109,11 +123,18 @@ def _place(
             replica_count=state.index.load(broker.node_id).replica_count,
             preferred_count=state.index.load(broker.node_id).preferred_count,
         )
-        for broker in state.brokers.values()
+        for broker in _takers(state)
     ]
     return place_replicas(
         candidates, partition_count=partition_count, replication_factor=replication_factor
     )
+
+
+def _takers(state: ClusterState) -> list[Broker]:
+    """Return the brokers that get replicas."""
+    return [
+        broker for broker in state.brokers.values() if broker.node_id not in state.drained_node_ids
+    ]
 
 
 def _new_partition(state: ClusterState, replicas: tuple[int, ...]) -> Partition:

@@ -40,6 +40,8 @@ from wire.groups import (
 _GROUP_ID_MAX = 249
 _MEMBER_ID_MAX = 64
 _TOPICS_MAX = 10_000
+_SUBSCRIPTION_CHARACTERS_MAX = 100_000
+"""Of all names together: a member is one record, which has to fit into an entry of the log."""
 
 
 def answer_heartbeat(
@@ -107,6 +109,8 @@ def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
             raise InvalidRequestError("only a static member goes away; send an instance_id")
     elif not 1 <= len(request.instance_id) <= _GROUP_ID_MAX:
         raise InvalidRequestError(f"an instance id has 1 to {_GROUP_ID_MAX} characters")
+    if len(request.client_name) > _GROUP_ID_MAX:
+        raise InvalidRequestError(f"a client name has at most {_GROUP_ID_MAX} characters")
     if request.subscription is not None:
         _check_subscription(request.subscription)
         if request.assignor not in ASSIGNORS:
@@ -142,6 +146,11 @@ def _check_subscription(subscription: Subscription) -> None:
         raise InvalidRequestError(
             f"subscribe to a pattern or to 1 to {_TOPICS_MAX} topics,"
             f" not to {len(subscription.topics)}"
+        )
+    elif sum(map(len, subscription.topics)) > _SUBSCRIPTION_CHARACTERS_MAX:
+        raise InvalidRequestError(
+            f"names of topics have at most {_SUBSCRIPTION_CHARACTERS_MAX} characters together;"
+            " subscribe to a pattern"
         )
 
 

@@ -3,9 +3,17 @@
 Pure functions: no clock, no I/O.
 """
 
-from coordinator.groups.commits import Extent
-from wire.errors import InvalidRequestError
-from wire.groups import PartitionReset, ResetTo
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from coordinator.groups.commits import Extent, check_extent
+from coordinator.groups.group import Group
+from coordinator.groups.partitions import Partition
+from wire.errors import BrokerError, InvalidRequestError
+from wire.groups import PartitionReset, PartitionWasReset, ResetTo
+
+_RESETS_MAX: Final = 10_000
+"""One reset is one entry of the log."""
 
 
 def reset_offset(
@@ -44,3 +52,58 @@ def reset_offset(
             raise InvalidRequestError(
                 f"{reset.to} is no place to reset to; 0 to {int(max(ResetTo))} are"
             )
+
+
+class ResetLog(NamedTuple):
+    """What is known of the log of a partition that is to be reset."""
+
+    extent: Extent
+    """Where it begins and where reading ends (the high watermark)."""
+    found_offset: int | None = None
+    """For `ResetTo.TIMESTAMP`: the first record that young; `None` if there is none."""
+
+
+def plan_resets(
+    group: Group | None,
+    resets: Sequence[PartitionReset],
+    logs: Mapping[Partition, ResetLog | BrokerError],
+) -> list[PartitionWasReset]:
+    """Return where each reset leads, or why it leads nowhere; nothing is moved yet.
+
+    Args:
+        group: The group, `None` if it is not there yet.
+        resets: What is asked for.
+        logs: Of each partition in them, or why its log is not known.
+
+    Raises:
+        InvalidRequestError: A partition is named twice, or there are too many of them.
+    """
+    if len(resets) > _RESETS_MAX:
+        raise InvalidRequestError(
+            f"{len(resets)} partitions are too many for one reset, it may have {_RESETS_MAX}"
+        )
+    planned: dict[Partition, PartitionWasReset] = {}
+    for reset in resets:
+        partition = (reset.topic_id, reset.partition)
+        if partition in planned:
+            raise InvalidRequestError(f"partition {reset.partition} is to be reset twice")
+        at = None if group is None else group.committed(partition)
+        committed = None if at is None else at.offset
+        try:
+            offset = _planned_offset(reset, committed, logs[partition])
+        except BrokerError as error:
+            planned[partition] = PartitionWasReset(None, None, error.to_wire())
+        else:
+            planned[partition] = PartitionWasReset(committed, offset)
+    return list(planned.values())
+
+
+def _planned_offset(
+    reset: PartitionReset, committed: int | None, log: ResetLog | BrokerError
+) -> int:
+    if isinstance(log, BrokerError):
+        raise log
+    offset = reset_offset(reset, committed=committed, log=log.extent, found=log.found_offset)
+    partition = (reset.topic_id, reset.partition)
+    check_extent(partition, offset, {partition: log.extent})
+    return offset

@@ -31,7 +31,7 @@ from coordinator.groups.records import (
     TargetComputed,
     TopicForgotten,
 )
-from coordinator.groups.targets import TopicShape, compute_target, is_concerned
+from coordinator.groups.targets import TopicShape, compute_target, is_concerned, is_outdated
 from wire.errors import GroupNotEmptyError, UnknownGroupError
 from wire.groups import (
     CommitOffsetsRequest,
@@ -111,6 +111,22 @@ class ConsumerGroups:
         """Drop the offsets of a topic that was deleted."""
         is_known = any(topic_id in group.offsets for group in self._groups.values())
         return Outcome([TopicForgotten(topic_id)] if is_known else [], None)
+
+    def catch_up(self, topics: Mapping[str, TopicShape]) -> Outcome[None]:
+        """Do what the last coordinator may not have come to do for topics that changed.
+
+        Args:
+            topics: All topics, by name.
+        """
+        there = {shape.topic_id for shape in topics.values()}
+        known = {topic_id for group in self._groups.values() for topic_id in group.offsets}
+        records: list[GroupRecord] = [TopicForgotten(one) for one in sorted(known - there)]
+        records += [
+            GroupTouched(group_id, group.group_epoch + 1)
+            for group_id, group in self._groups.items()
+            if is_outdated(group, topics)
+        ]
+        return Outcome(records, None)
 
     def commit_offsets(
         self,

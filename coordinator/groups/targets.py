@@ -3,6 +3,7 @@
 Pure: no clock, no I/O; changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -67,6 +68,23 @@ def is_concerned(group: Group, names: Iterable[str]) -> bool:
     return any(
         name in known or any(wants_topic(one, name) for one in different.values()) for name in names
     )
+
+
+def is_outdated(group: Group, topics: Mapping[str, TopicShape]) -> bool:
+    """Return whether topics came, went or grew and the group has no new epoch for it.
+
+    Args:
+        group: Any group.
+        topics: All topics, by name.
+    """
+    if not group.members or group.target_epoch < group.group_epoch:
+        return False
+    wanted = {name for one in set(_resolve(group, topics)) for name in one}
+    targets: Counter[bytes] = Counter()
+    for member_id in group.members:
+        targets.update(topic_id for topic_id, _ in group.target(member_id))
+    # Each partition that somebody wants is in the target of one member.
+    return targets != {topics[name].topic_id: topics[name].partition_count for name in wanted}
 
 
 def wants_topic(subscription: Subscription, name: str) -> bool:

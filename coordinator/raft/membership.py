@@ -17,7 +17,7 @@ from typing import Annotated, Self, final
 import msgspec
 
 from coordinator.raft.errors import MembershipRefusedError
-from wire.errors import WireFormatError
+from wire.errors import InvalidRequestError, WireFormatError
 
 MEMBER_COUNT_MAX = 64
 
@@ -120,6 +120,18 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
         return Membership(
             tuple(voter for voter in self.voters if voter != identity),
             tuple(learner for learner in self.learners if learner != identity),
+        )
+
+
+def check_cluster(cluster_id: str, identity: Identity, own_cluster_id: str) -> None:
+    """Check that a request comes from the cluster to which this node belongs.
+
+    Raises:
+        InvalidRequestError: It comes from another one; the message names both.
+    """
+    if cluster_id != own_cluster_id:
+        raise InvalidRequestError(
+            f"node {identity.node_id} belongs to cluster {own_cluster_id}, not to {cluster_id}"
         )
 
 

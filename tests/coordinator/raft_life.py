@@ -7,7 +7,7 @@ from typing import final
 import trio
 
 from coordinator.raft.errors import ProposalRefusedError
-from coordinator.raft_node import LostCommandError
+from coordinator.waiting_commands import LostCommandError
 from tests.coordinator.raft_nodes import Host
 from tests.simulation.link import LinkQuality
 from tests.simulation.world import World

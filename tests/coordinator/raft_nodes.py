@@ -239,24 +239,24 @@ async def serve_raft(
     """Hand to `node`, a `RaftNode` or what listens like one, all that comes to this machine."""
     handler = RaftHandler(node)
     answers: dict[Api[Any, Any], Answer] = {
-        api.RAFT: lambda request, _: handler.handle(request),
+        api.RAFT: handler.handle,
         api.RAFT_SNAPSHOT: handler.handle_snapshot,
     }
     answerer = Answerer(node.identity.node_id, answers)
     answerer.add_slow(slow_answers, nursery)
-    await listen(process, name, answerer, nursery)
+    await listen(process.env, name, answerer, nursery)
 
 
-async def listen(process: Process, name: str, answerer: Answerer, nursery: trio.Nursery) -> None:
+async def listen(env: Env, name: str, answerer: Answerer, nursery: trio.Nursery) -> None:
     """Let `answerer` answer whoever connects to this machine; until cancelled."""
     config = BrokerConfig()
     memory = MemoryBudget(config.request_memory_bytes)
     dispatcher: Any = answerer
 
     async def serve(stream: Stream) -> None:
-        await Connection(process.env, config, stream, dispatcher, memory).run()
+        await Connection(env, config, stream, dispatcher, memory).run()
 
-    listener = await process.env.network.listen(name, PORT)
+    listener = await env.network.listen(name, PORT)
     while True:
         nursery.start_soon(serve, await listener.accept())
 

@@ -1,9 +1,10 @@
-"""Three nodes, each with a way to have the cluster decide, and a broker that can be on it."""
+"""A few nodes, each with a way to have the cluster decide, and a broker that can be on it."""
 
 from collections.abc import Awaitable, Callable
 
 import trio
 
+from coordinator.addresses import AddressBook
 from coordinator.cluster.commands import Command, Reply
 from coordinator.controller import Controller
 from coordinator.peers import Peers
@@ -16,20 +17,28 @@ from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, wa
 from tests.simulation.faulty_disk import StaleHandleError
 from tests.simulation.world import Simulation, World
 from wire import api
+from wire.cluster import DecideReply, DecideRequest
 from wire.env import Env
-from wire.errors import DuplicateBrokerError, RequestTimedOutError
+from wire.errors import (
+    BrokerNotReadyError,
+    DuplicateBrokerError,
+    LogOfflineError,
+    RequestTimedOutError,
+)
 
 
 class Cluster:
-    """Three nodes."""
+    """Three nodes, or another number."""
 
-    def __init__(self, world: World, *, has_brokers: bool = False) -> None:
+    def __init__(self, world: World, *, has_brokers: bool = False, node_count: int = 3) -> None:
         self.world = world
-        self.group = hosts(world, 3, self._make)
+        self.group = hosts(world, node_count, self._make)
         self.registrations: dict[int, Registration] = {}
         """The broker of each node, of the process that was started last."""
         self.refusals: dict[int, DuplicateBrokerError] = {}
         """Why a broker had to stop."""
+        self.unready_count = 0
+        """How many nodes say, when they are asked to decide next, that they are not ready."""
         self._has_brokers = has_brokers
         self._submissions: dict[int, Submission] = {}
 
@@ -37,20 +46,33 @@ class Cluster:
         metadata = ReplicatedMetadata(env, node)
         node.on_role(metadata.role_changed)
         controller = Controller(env, node, metadata)
+        everybody = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
+        addresses = AddressBook(everybody, lambda: metadata.state)
         peers = Peers(
             env,
             nursery,
             name=f"node{node.identity.node_id}",
-            address_of=lambda node_id: (f"node{node_id}", PORT),
+            address_of=addresses.address_of,
         )
-        submission = Submission(node, metadata, controller, peers)
+        submission = Submission(node, metadata, controller, peers, addresses)
         self._submissions[node.identity.node_id] = submission
+
+        async def decide(request: DecideRequest) -> DecideReply:
+            if self.unready_count:
+                self.unready_count -= 1
+                raise BrokerNotReadyError("it has just started")
+            return await submission.decide(request)
+
         tasks = [controller.run]
         if self._has_brokers:
             tasks.append(lambda: self.be_a_broker(env, node, submission, metadata))
         return Made(
             metadata,
-            {api.DECIDE: submission.decide, api.HEARTBEAT: submission.take_heartbeat},
+            {
+                api.DECIDE: decide,
+                api.HEARTBEAT: submission.take_heartbeat,
+                api.JOIN: submission.join,
+            },
             tasks,
         )
 
@@ -60,7 +82,14 @@ class Cluster:
         """Be the broker of a node, until another one takes its place."""
         node_id = node.identity.node_id
         place = BrokerPlace(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None)
-        registration = Registration(env, submission, metadata, place, cluster_id=CLUSTER_ID)
+        registration = Registration(
+            env,
+            submission,
+            metadata,
+            place,
+            cluster_id=CLUSTER_ID,
+            is_only_voter=lambda: node.is_only_voter,
+        )
         self.registrations[node_id] = registration
         try:
             await registration.run()
@@ -76,7 +105,7 @@ class Cluster:
         """Have a command decided by asking one node."""
         try:
             return await self.submission(host).submit(command, timeout_s=timeout_s)
-        except StaleHandleError as error:
+        except (StaleHandleError, LogOfflineError) as error:
             raise RequestTimedOutError("the process that was asked has died") from error
 
     async def leader_and_another(self) -> tuple[Host, Host]:
@@ -95,13 +124,17 @@ class Cluster:
 
 
 def play(
-    story: Callable[[Cluster], Awaitable[None]], *, seed: int = 1, has_brokers: bool = False
+    story: Callable[[Cluster], Awaitable[None]],
+    *,
+    seed: int = 1,
+    has_brokers: bool = False,
+    node_count: int = 3,
 ) -> None:
-    """Let a story happen among three nodes."""
+    """Let a story happen among a few nodes."""
 
     async def main(world: World) -> None:
         watch_roles(world)
-        cluster = Cluster(world, has_brokers=has_brokers)
+        cluster = Cluster(world, has_brokers=has_brokers, node_count=node_count)
         for host in cluster.group:
             host.start()
         with trio.fail_after(600):

@@ -27,6 +27,8 @@ class Cluster:
         self.world = world
         self.alive: set[int] = set()
         self.epochs: dict[int, int] = {}
+        self.refused_since: dict[int, float] = {}
+        """By node: when its machine began to say that nothing listens there."""
         self.controllers: dict[int, Controller] = {}
         self._nursery = nursery
         self.group = hosts(world, 3, self._make_state)
@@ -34,7 +36,7 @@ class Cluster:
     def _make_state(self, env: Env, node: RaftNode, _: trio.Nursery) -> Made:
         metadata = ReplicatedMetadata(env, node)
         node.on_role(metadata.role_changed)
-        controller = Controller(env, node, metadata)
+        controller = Controller(env, node, metadata, self.refused_since.get)
         self.controllers[node.identity.node_id] = controller
         return Made(metadata, tasks=[controller.run])
 
@@ -135,6 +137,48 @@ def test_a_broker_that_falls_silent_is_fenced_after_its_session_and_others_lead(
         assert SESSION_MS / 1000 - 2.5 < trio.current_time() - silent_since < SESSION_MS / 1000 + 2
         assert cluster.leaders() == [1, 3, 3]
         assert all(2 not in partition.in_sync_replicas for partition in cluster.partitions())
+
+    play(story)
+
+
+def test_a_broker_whose_process_is_gone_for_certain_is_fenced_at_once() -> None:
+    async def story(cluster: Cluster) -> None:
+        await until(lambda: cluster.leaders() == [1, 2, 3])
+        cluster.alive.discard(2)
+        cluster.refused_since[2] = dead_since = trio.current_time()
+
+        await until(lambda: cluster.live_brokers() == [1, 3])
+
+        assert trio.current_time() - dead_since < 1.5
+        assert cluster.leaders() == [1, 3, 3]
+
+    play(story)
+
+
+def test_a_broker_that_speaks_and_cannot_be_spoken_to_stays_out_until_it_can() -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.refused_since[2] = trio.current_time()
+        await until(lambda: cluster.live_brokers() == [1, 3])
+        epochs = [partition.partition_epoch for partition in cluster.partitions()]
+
+        await trio.sleep(10)
+        assert cluster.live_brokers() == [1, 3]
+        assert [partition.partition_epoch for partition in cluster.partitions()] == epochs
+
+        del cluster.refused_since[2]
+        await until(lambda: cluster.live_brokers() == [1, 2, 3])
+
+    play(story)
+
+
+def test_a_broker_that_is_only_started_anew_quickly_is_not_taken_for_dead() -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.refused_since[2] = trio.current_time()
+        await trio.sleep(0.5)
+        del cluster.refused_since[2]
+
+        await trio.sleep(5)
+        assert cluster.live_brokers() == [1, 2, 3]
 
     play(story)
 

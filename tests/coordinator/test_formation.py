@@ -112,3 +112,13 @@ def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
 
     assert len(formed) == 1
     assert {each.cluster_id for each in own.values()} == set(formed)
+
+
+def test_a_peer_whose_address_is_that_of_another_node_ends_it_with_one_line() -> None:
+    begun = formation(1, status(2), status(3, cluster_id="a"))
+    begun.heard_stranger(2, "10.0.0.2:8433", 7)
+
+    with pytest.raises(
+        ConfigError, match=r"node 2 is at 10\.0\.0\.2:8433, but node 7 answers there"
+    ):
+        begun.decide()

@@ -44,7 +44,7 @@ class Fresh:
         answers: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: lambda _, __: self.status()}
         answerer = Answerer(self.node_id, answers)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(listen, process, self.machine.name, answerer, nursery)
+            nursery.start_soon(listen, process.env, self.machine.name, answerer, nursery)
             if self.cluster_id is None:
                 try:
                     decision = await find_cluster(process.env, self.status(), addresses)
@@ -132,9 +132,10 @@ def test_a_stranger_at_the_address_of_a_peer_is_not_taken_for_it() -> None:
         node.start()
         stranger.start()
 
-        await trio.sleep(30)
+        await until(lambda: node.error is not None)
 
         assert node.cluster_id is None
+        assert "--peers says that node 2 is at node2:8433, but node 9" in str(node.error)
 
     play(story)
 

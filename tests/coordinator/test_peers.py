@@ -29,7 +29,7 @@ def play(story: Callable[[World, Peers], Awaitable[None]], *, node_id: int = 2) 
 
         answers: dict[Api[Any, Any], Answer] = {api.RAFT: answer}
         async with trio.open_nursery() as nursery:
-            await listen(process, "node2", Answerer(node_id, answers), nursery)
+            await listen(process.env, "node2", Answerer(node_id, answers), nursery)
 
     async def main(world: World) -> None:
         async def near(process: Process) -> None:

@@ -126,6 +126,37 @@ def test_a_connection_that_is_silent_is_given_up_for_a_new_one() -> None:
     play(story)
 
 
+def test_it_is_known_since_when_nothing_listens_where_a_node_should_be() -> None:
+    async def story(world: World, links: RaftLinks, far: Far) -> None:
+        async def send_for(seconds: float) -> None:
+            for _ in range(int(seconds * 10)):
+                links.send([message(1)])
+                await trio.sleep(0.1)
+
+        assert links.refused_since(2) is None
+        far.start()
+        await send_for(2)
+        assert links.refused_since(2) is None
+
+        far.machine.kill()
+        killed_at = trio.current_time()
+        await send_for(2)
+        since = links.refused_since(2)
+        assert since is not None
+        assert since - killed_at < 0.5
+
+        far.start()
+        await send_for(2)
+        assert links.refused_since(2) is None
+
+        # A machine that is silent may be alive behind a partition.
+        world.network.partition(["node1"], ["node2"])
+        await send_for(5)
+        assert links.refused_since(2) is None
+
+    play(story)
+
+
 def test_a_snapshot_arrives_whole_beside_messages() -> None:
     async def story(_: World, links: RaftLinks, far: Far) -> None:
         far.start()
@@ -155,6 +186,25 @@ def test_whoever_sends_a_snapshot_learns_that_it_did_not_arrive() -> None:
         far.machine.cut_power()
 
         await until(lambda: failures == [7, 8])
+
+    play(story)
+
+
+def test_a_snapshot_that_arrived_may_be_lost_with_the_process_that_took_it() -> None:
+    async def story(_: World, links: RaftLinks, far: Far) -> None:
+        failures: list[int] = []
+        far.start()
+        links.send_snapshot(offer(7), b"state", on_failed=lambda: failures.append(7))
+        await until(lambda: far.snapshots == [b"state"])
+        await trio.sleep(1)
+        assert not failures
+
+        far.machine.kill()
+
+        for number in range(100):
+            links.send([message(number)])
+            await trio.sleep(0.1)
+        assert failures == [7]
 
     play(story)
 

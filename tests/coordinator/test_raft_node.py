@@ -10,7 +10,7 @@ import trio
 from coordinator import raft_node
 from coordinator.raft.errors import ProposalRefusedError
 from coordinator.raft.ready import AddLearner, Promote, Remove
-from coordinator.raft_node import LostCommandError
+from coordinator.waiting_commands import LostCommandError
 from tests.coordinator.raft_life import Client, Nemesis, until
 from tests.coordinator.raft_nodes import Host, hosts, lists, values_of, watch_roles
 from tests.simulation.world import Simulation, World
@@ -156,6 +156,26 @@ def test_a_read_on_the_leader_sees_all_that_was_committed() -> None:
         await leader.raft.wait_current()
 
         assert leader.raft.applied_index >= index
+
+    play(story)
+
+
+def test_a_read_that_nobody_waits_for_any_more_is_no_defect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: World) -> None:
+        group = started(world, 3)
+        leader = await leader_of(group)
+        assert leader.raft is not None
+        await propose(leader, b"before")
+
+        with trio.CancelScope() as waiting:
+            waiting.cancel()
+            await leader.raft.wait_current()
+        await trio.sleep(1)
+
+        assert waiting.cancelled_caught
+        assert caplog.records == []
 
     play(story)
 

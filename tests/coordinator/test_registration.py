@@ -42,6 +42,20 @@ async def create(cluster: Cluster, assignment: list[list[int]]) -> None:
     )
 
 
+def a_broker(cluster: Cluster, host: Host, place: BrokerPlace) -> Registration:
+    """Return a broker besides the one that is on a host."""
+    process = host.machine.process
+    assert process is not None
+    return Registration(
+        process.env,
+        cluster.submission(host),
+        metadata_of(host),
+        place,
+        cluster_id=CLUSTER_ID,
+        is_only_voter=lambda: False,
+    )
+
+
 def test_brokers_are_let_in_soon_after_they_have_registered() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.leader_and_another()
@@ -93,6 +107,54 @@ def test_a_broker_that_slept_through_its_session_does_not_lead_when_it_wakes() -
     play(story, has_brokers=True)
 
 
+def test_a_node_that_was_deposed_while_it_stood_still_gives_its_broker_no_session() -> None:
+    async def story(cluster: Cluster) -> None:
+        await all_in(cluster)
+        leader, _ = await cluster.leader_and_another()
+        others = [host for host in cluster.group if host is not leader]
+        let_go = leader.machine.stall_loop(60)
+
+        def is_fenced() -> bool:
+            images = [metadata_of(host).state for host in others]
+            return all(image.brokers[leader.node_id].is_fenced for image in images)
+
+        await until(is_fenced)
+        let_go()
+
+        while is_fenced():
+            assert not may_lead(cluster, leader.node_id)
+            await trio.sleep(0.0001)
+        await all_in(cluster)
+
+    # The heartbeat has to be sent before the first tick, which one time in six it is.
+    for seed in (6, 12, 19, 22):
+        play(story, seed=seed, has_brokers=True)
+
+
+def test_a_broker_that_is_let_in_again_does_not_lead_before_it_knows_what_it_lost() -> None:
+    async def story(cluster: Cluster) -> None:
+        await all_in(cluster)
+        leader, away = await cluster.leader_and_another()
+
+        def is_fenced(host: Host) -> bool:
+            return metadata_of(host).state.brokers[away.node_id].is_fenced
+
+        others = [host.machine.name for host in cluster.group if host is not away]
+        heal = cluster.world.network.partition([away.machine.name], others)
+        await until(lambda: is_fenced(leader))
+        away.machine.stall_disk(20)  # So that it applies nothing that it has not yet.
+        heal()
+        await until(lambda: not is_fenced(leader))
+
+        for _ in range(100):
+            await trio.sleep(0.1)
+            assert not may_lead(cluster, away.node_id)
+        away.machine.stall_disk(0)
+        await all_in(cluster)
+
+    play(story, has_brokers=True)
+
+
 def test_a_broker_that_starts_again_is_another_one_at_the_same_place() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
@@ -116,13 +178,9 @@ def test_of_two_processes_at_one_place_the_older_one_must_stop() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         host = cluster.group[0]
-        process = host.machine.process
-        assert process is not None
         old = cluster.registrations[1]
         place = BrokerPlace(1, "disk 1", "node1", PORT, "", None)
-        newer = Registration(
-            process.env, cluster.submission(host), metadata_of(host), place, cluster_id=CLUSTER_ID
-        )
+        newer = a_broker(cluster, host, place)
 
         await newer.register()
 
@@ -137,12 +195,8 @@ def test_a_stranger_with_the_node_id_of_a_live_broker_is_refused() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         host = cluster.group[0]
-        process = host.machine.process
-        assert process is not None
         place = BrokerPlace(2, "a disk of its own", "elsewhere", PORT, "", None)
-        stranger = Registration(
-            process.env, cluster.submission(host), metadata_of(host), place, cluster_id=CLUSTER_ID
-        )
+        stranger = a_broker(cluster, host, place)
 
         with pytest.raises(DuplicateBrokerError, match="choose a node id that nobody has"):
             await stranger.run()
@@ -163,14 +217,44 @@ def test_a_broker_leaves_when_others_lead_what_it_led() -> None:
     play(story, has_brokers=True)
 
 
-def test_what_nobody_else_can_lead_is_not_waited_for_longer_than_that() -> None:
+def test_what_nobody_else_can_lead_is_not_waited_for() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         await create(cluster, [[2]])
         began_at = trio.current_time()
 
-        assert not await cluster.registrations[2].leave(timeout_s=3)
+        assert await cluster.registrations[2].leave(timeout_s=3)
+
+        assert trio.current_time() - began_at < 1
+        state = metadata_of(cluster.group[0]).state
+        await until(lambda: state.brokers[2].is_shutting_down, 1)
+        assert [each.leader for each in state.partitions(TOPIC_ID)] == [2]
+
+    play(story, has_brokers=True)
+
+
+def test_a_broker_that_reaches_nobody_leaves_in_the_time_that_it_has() -> None:
+    async def story(cluster: Cluster) -> None:
+        await all_in(cluster)
+        _, away = await cluster.leader_and_another()
+        others = [host.machine.name for host in cluster.group if host is not away]
+        cluster.world.network.partition([away.machine.name], others)
+        began_at = trio.current_time()
+
+        assert not await cluster.registrations[away.node_id].leave(timeout_s=3)
 
         assert 3 <= trio.current_time() - began_at < 4
 
     play(story, has_brokers=True)
+
+
+def test_a_broker_that_decides_alone_may_lead_however_long_it_slept() -> None:
+    async def story(cluster: Cluster) -> None:
+        await until(lambda: may_lead(cluster, 1))
+
+        cluster.group[0].machine.pause(SESSION_MS / 1000 + 3)
+        await trio.sleep(SESSION_MS / 1000 + 2)
+
+        assert may_lead(cluster, 1), "nobody can have given its partitions to others"
+
+    play(story, has_brokers=True, node_count=1)

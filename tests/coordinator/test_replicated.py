@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 import trio
 
@@ -10,6 +11,7 @@ from coordinator.catalog import DeleteTopic, TakeProducerIds
 from coordinator.cluster.commands import (
     Command,
     CreateReplicatedTopic,
+    FenceBroker,
     ProducerIds,
     RegisterBroker,
     Registered,
@@ -17,13 +19,14 @@ from coordinator.cluster.commands import (
     TopicAnswer,
     UnfenceBroker,
 )
-from coordinator.cluster.records import Record
+from coordinator.cluster.delta import Delta
 from coordinator.replicated import ReplicatedMetadata
 from tests.coordinator.raft_life import Nemesis, until
-from tests.coordinator.raft_nodes import Host, Made, hosts, watch_roles
+from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
 from tests.simulation.world import Simulation, World
 from wire.env import Env
 from wire.errors import (
+    InvalidRequestError,
     LogOfflineError,
     NotControllerError,
     RequestTimedOutError,
@@ -158,6 +161,46 @@ def test_a_command_given_twice_is_carried_out_once_and_answered_when_it_is_commi
     play(story)
 
 
+def test_a_broker_with_very_many_partitions_can_come_and_go() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        for number in range(5):
+            await decided(
+                group,
+                CreateReplicatedTopic(
+                    f"topic{number}", b"%016d" % number, 10_000, {}, replication_factor=3
+                ),
+            )
+        controller = await controller_of(group)
+        state = metadata_of(controller).state
+        assert state.index.load(2).leader_count > 16_000
+
+        await decided(group, FenceBroker(2, state.brokers[2].broker_epoch))
+
+        await until(
+            lambda: all(metadata_of(host).state.index.load(2).leader_count == 0 for host in group)
+        )
+
+    play(story)
+
+
+def test_what_is_too_much_for_one_entry_is_refused_for_good() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        controller = metadata_of(await controller_of(group))
+        huge = msgspec.structs.replace(
+            register(1),
+            incarnation_id="another",
+            failure_domain="x" * CONFIG.payload_bytes_max,
+        )
+
+        with pytest.raises(InvalidRequestError, match="too much at once"):
+            await controller.decide(huge)
+        assert await decided(group, create(1)) == TopicAnswer(b"%016d" % 1)
+
+    play(story)
+
+
 def test_a_node_that_does_not_lead_says_who_does() -> None:
     async def story(_: World, group: list[Host]) -> None:
         controller = await controller_of(group)
@@ -185,6 +228,32 @@ def test_a_node_that_is_cut_off_does_not_know_what_becomes_of_a_command() -> Non
 
         await until(lambda: len({metadata_of(host).snapshot() for host in group}) == 1)
         assert set(metadata_of(controller).state.brokers) == {1, 2, 3}
+
+    play(story)
+
+
+def test_a_node_that_a_snapshot_brings_back_does_not_know_what_became_of_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 1000)
+    monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 2)
+
+    async def story(world: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        old = await controller_of(group)
+        others = [host for host in group if host is not old]
+        heal = world.network.partition([old.machine.name], [host.machine.name for host in others])
+        async with trio.open_nursery() as nursery:
+
+            async def attempt() -> None:
+                with pytest.raises(RequestTimedOutError, match="was deposed while this was"):
+                    await metadata_of(old).decide(create(0))
+
+            nursery.start_soon(attempt)
+            for number in range(1, 40):
+                await decided(others, create(number))
+            heal()
+        await until(lambda: len(names(old)) == 39)
 
     play(story)
 
@@ -218,12 +287,37 @@ def test_what_a_deposed_controller_had_in_mind_is_forgotten() -> None:
     play(story)
 
 
-def test_listeners_hear_of_every_committed_record_in_order() -> None:
-    async def story(_: World, group: list[Host]) -> None:
-        heard: list[Record] = []
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(create(1, topic_id=b"another topic id"), id="refused"),
+        pytest.param(create(1), id="nothing to do"),
+    ],
+)
+def test_a_node_that_was_deposed_answers_nothing_by_what_it_knew(command: Command) -> None:
+    async def story(world: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        await decided(group, create(1))
+        old = await controller_of(group)
+        others = [host for host in group if host is not old]
+        heal = world.network.partition([old.machine.name], [host.machine.name for host in others])
 
-        def listen(records: list[Record] | None) -> None:
-            heard.extend(records or ())
+        with pytest.raises(NotControllerError):
+            await metadata_of(old).decide(command)
+
+        heal()
+
+    play(story)
+
+
+def test_listeners_hear_what_every_committed_entry_means_in_order() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        heard: list[str] = []
+
+        def listen(delta: Delta) -> None:
+            if delta.has_changed_brokers:
+                heard.append("brokers")
+            heard.extend(delta.reshaped_topics.values())
 
         controller = await controller_of(group)
         follower = next(host for host in group if host is not controller)
@@ -232,9 +326,27 @@ def test_listeners_hear_of_every_committed_record_in_order() -> None:
         await decided(group, create(1))
         await decided(group, DeleteTopic("topic1"))
 
-        await until(lambda: type(heard[-1]).__name__ == "TopicDeleted")
-        kinds = [type(record).__name__ for record in heard]
-        assert kinds.index("BrokerRegistered") < kinds.index("TopicCreated")
+        await until(lambda: heard.count("topic1") == 2)
+        assert heard[0] == "brokers"
+        assert heard[-2:] == ["topic1", "topic1"]
+
+    play(story)
+
+
+def test_a_snapshot_is_heard_of_as_what_it_changes() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        heard: list[Delta] = []
+        controller = await controller_of(group)
+        await with_brokers(group)
+        await decided(group, create(1))
+        await decided(group, create(2))
+        snapshot = metadata_of(controller).snapshot()
+        await decided(group, DeleteTopic("topic2"))
+        metadata_of(controller).subscribe(heard.append)
+
+        metadata_of(controller).restore(snapshot)
+
+        assert list(heard[0].reshaped_topics.values()) == ["topic2"]
 
     play(story)
 

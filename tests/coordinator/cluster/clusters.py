@@ -20,8 +20,9 @@ from coordinator.cluster.commands import (
     UnfenceBroker,
 )
 from coordinator.cluster.machine import ClusterMachine
-from coordinator.cluster.records import Broker, Partition, Record, decode_records, encode_records
+from coordinator.cluster.records import Broker, Partition, Record
 from coordinator.cluster.state import ClusterState
+from coordinator.entries import decode_entry, encode_entry
 from tests.coordinator.cluster.invariants import all_partitions, check_state, check_step
 
 NOW_MS = 1_700_000_000_000
@@ -60,7 +61,7 @@ class Cluster:
         outcome = self.handle(command)
         for record in outcome.records:
             self.machine.apply(record)
-        for record in decode_records(encode_records(outcome.records)):
+        for record in decode_entry(encode_entry(outcome.records))[0]:
             self.follower.apply(record)
         assert self.follower.snapshot() == self.machine.snapshot()
         check_state(self.state)

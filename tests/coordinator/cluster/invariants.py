@@ -8,6 +8,7 @@ from coordinator.cluster.commands import (
     AlterPartitions,
     Command,
     ElectLeaders,
+    GiveUpReplicas,
     ReassignReplicas,
     RegisterBroker,
 )
@@ -88,6 +89,8 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
     """Check what holds between the state before a command and the one after it."""
     for key, now in all_partitions(state).items():
         was = before.get(key)
+        new = set(now.replicas) - set(() if was is None else was.replicas)
+        assert not new & set(state.drained_node_ids), "a drained broker was given a replica"
         if was is None:
             continue
         removed = not set(was.replicas) <= set(now.replicas)
@@ -98,7 +101,11 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
             raise AssertionError(f"{reason}: {was} became {now} by {command}")
         if removed and not isinstance(command, ReassignReplicas):
             assert now.replicas == now.in_sync_replicas, "replicas went before others came"
-        if not isinstance(command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders):
+        if isinstance(command, GiveUpReplicas):
+            _check_given_up(state, key, (was, now), command)
+        elif not isinstance(
+            command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders
+        ):
             _check_copies(state, key, was, now)
 
 
@@ -113,6 +120,33 @@ def _unfounded_leader(was: Partition, now: Partition, command: Command) -> Itera
         return  # A leader that is about to stop hands over to the one that has just caught up.
     if now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
         yield "the new leader may lack committed records"
+
+
+def _check_given_up(
+    state: ClusterState,
+    key: tuple[bytes, int],
+    step: tuple[Partition, Partition],
+    command: GiveUpReplicas,
+) -> None:
+    """Check that a broker gives up its own replicas only, and only when others can lead."""
+    was, now = step
+    node = command.node_id
+    named = [each for each in command.replicas if (each.topic_id, each.partition) == key]
+    if was == now:
+        counted_on = {*was.in_sync_replicas}
+        if any(replica.may_lack_records for replica in named):
+            counted_on |= {*was.eligible_leader_replicas}
+        others = [each for each in counted_on - {node} if state.brokers[each].can_lead]
+        assert not (named and node in counted_on and others), "it is still counted on"
+        return
+    assert named, "another replica was given up"
+    assert now.leader not in {None, node}, "nobody leads, or the one that gave itself up"
+    assert node not in now.in_sync_replicas, "it was given up, and is in sync"
+    if any(replica.may_lack_records for replica in named):
+        assert node not in now.eligible_leader_replicas, "it may lack records, and is eligible"
+    left = {*was.in_sync_replicas, *was.eligible_leader_replicas} - {node}
+    have = {*now.in_sync_replicas, *now.eligible_leader_replicas}
+    assert have <= left | {node}, "somebody is counted on who was not"
 
 
 def _check_copies(

@@ -18,8 +18,11 @@ from coordinator.cluster.commands import (
     BeginShutdown,
     Command,
     CreateReplicatedTopic,
+    DrainBroker,
     ElectLeaders,
     FenceBroker,
+    GivenUpReplica,
+    GiveUpReplicas,
     InSyncChange,
     InSyncReplica,
     Outcome,
@@ -106,7 +109,9 @@ class Life:
                 assert partition.partition_epoch == change.partition_epoch
                 for replica in change.in_sync_replicas:
                     assert brokers[replica.node_id].broker_epoch == replica.broker_epoch
-        if isinstance(command, UnfenceBroker | FenceBroker | BeginShutdown | AlterPartitions):
+        if isinstance(
+            command, UnfenceBroker | FenceBroker | BeginShutdown | AlterPartitions | GiveUpReplicas
+        ):
             assert brokers[command.node_id].broker_epoch == command.broker_epoch
 
     def _check_restart(self, command: RegisterBroker, previous: Broker) -> None:
@@ -263,6 +268,17 @@ def _reassign(life: Life, move: Move) -> Command | None:
     return ReassignReplicas([Reassignment(*key, replicas)])
 
 
+def _give_up(life: Life, move: Move) -> Command | None:
+    key = life.place(move.a)
+    if key is None:
+        return None
+    partition = life.cluster.state.partition(*key)
+    assert partition is not None
+    node_id = partition.replicas[move.b % len(partition.replicas)]
+    given_up = GivenUpReplica(*key, may_lack_records=move.c % 3 > 0)
+    return GiveUpReplicas(node_id, life.epoch(node_id, move.c), [given_up])
+
+
 def _repeat(life: Life, move: Move) -> Command:
     return life.given[-1 - move.a % len(life.given)]
 
@@ -279,9 +295,12 @@ def _start(life: Life, move: Move) -> Command | None:
     return UnfenceBroker(node_id, life.cluster.broker(node_id).broker_epoch)
 
 
-def _unregister(life: Life, move: Move) -> Command:
+def _leave(life: Life, move: Move) -> Command:
     del life
-    return UnregisterBroker(1 + move.a % NODES)
+    node_id = 1 + move.a % NODES
+    if move.b % 2:
+        return DrainBroker(node_id, is_drained=move.c % 3 == 0)
+    return UnregisterBroker(node_id)
 
 
 def _take_ids(life: Life, move: Move) -> Command:
@@ -295,7 +314,7 @@ KINDS: dict[str, Callable[[Life, Move], Command | None]] = {
     "unfence": _unfence,
     "fence": _fence,
     "shut_down": _shut_down,
-    "unregister": _unregister,
+    "leave": _leave,
     "create": _create,
     "delete": _delete,
     "grow": _grow,
@@ -304,6 +323,7 @@ KINDS: dict[str, Callable[[Life, Move], Command | None]] = {
     "in_sync": _change_in_sync,
     "elect": _elect,
     "reassign": _reassign,
+    "give_up": _give_up,
     "repeat": _repeat,
     "take_ids": _take_ids,
 }

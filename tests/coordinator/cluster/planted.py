@@ -7,7 +7,7 @@ code itself.
 # A planted bug sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,7 +21,13 @@ from coordinator.cluster import (
     topic_commands,
 )
 from coordinator.cluster.changes import PartitionChanges
-from coordinator.cluster.commands import FenceBroker, InSyncReplica, Outcome, RegisterBroker
+from coordinator.cluster.commands import (
+    FenceBroker,
+    GiveUpReplicas,
+    InSyncReplica,
+    Outcome,
+    RegisterBroker,
+)
 from coordinator.cluster.leader_choice import Assignment, Facts, Happening
 from coordinator.cluster.records import Broker, Partition, Record, Snapshot
 from coordinator.cluster.state import ClusterState
@@ -36,6 +42,7 @@ _check_in_sync = partition_commands._check_in_sync
 _eligible = leader_choice._eligible
 _fence = broker_commands._fence
 _after_restart = broker_commands._after_restart
+_give_up = partition_commands._give_up
 _happen = PartitionChanges.happen
 
 
@@ -154,6 +161,18 @@ def _snapshot_without_durability(self: ClusterState) -> Snapshot:
     return replace(snapshot, topics=topics)
 
 
+def _give_up_in_any_case(
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, may_lack_records: bool
+) -> bool:
+    del brokers, may_lack_records
+    return node_id in (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
+
+
+def _give_up_as_if_it_were_only_full(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+    replicas = [replace(replica, may_lack_records=False) for replica in command.replicas]
+    return _give_up(state, replace(command, replicas=replicas))
+
+
 def _happen_here_and_now(
     self: PartitionChanges,
     topic: Topic,
@@ -253,6 +272,16 @@ MUTANTS: Final = (
         "durability-forgotten",
         "a snapshot does not know since when a topic is on disk",
         (ClusterState, "snapshot", _snapshot_without_durability),
+    ),
+    Mutant(
+        "given-up-without-need",
+        "a damaged replica is given up though nobody else can lead",
+        (partition_commands, "should_be_given_up", _give_up_in_any_case),
+    ),
+    Mutant(
+        "given-up-stays-eligible",
+        "a replica that may lack records leaves those in sync, and stays eligible",
+        (partition_commands, "_give_up", _give_up_as_if_it_were_only_full),
     ),
     Mutant(
         "changed-while-deciding",

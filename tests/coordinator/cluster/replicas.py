@@ -7,9 +7,12 @@ every record that was ever acknowledged.
 The leader's side keeps the rules of `docs/metadata.md`: nothing is committed while too few are in
 sync; a replica that it asked for counts as in sync from the moment of asking (KIP-497); it asks
 only for replicas that have all that is committed, and all that there was when it began to lead.
+
+Records may rot on a disk, of one replica at a time: it is given up, reports nothing while it is
+damaged, and is refilled by its leader.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -17,6 +20,8 @@ from coordinator.catalog import AlterTopic
 from coordinator.cluster.commands import (
     AlterPartitions,
     ElectLeaders,
+    GivenUpReplica,
+    GiveUpReplicas,
     InSyncChange,
     InSyncReplica,
     PartitionAnswers,
@@ -33,6 +38,41 @@ TOPIC = "orders"
 
 Batch = tuple[int, int]
 """Leader epoch and the number of the record."""
+
+
+ACTIONS = (
+    "learn",
+    "produce",
+    "flush",
+    "fetch",
+    "ask",
+    "deliver",
+    "stop",
+    "lose disk",
+    "start",
+    "unfence",
+    "fence",
+    "shut down",
+    "administrate",
+)
+"""Methods by which something happens to a broker."""
+OFTEN = {
+    "learn": 0.6,
+    "produce": 0.9,
+    "flush": 0.7,
+    "fetch": 0.7,
+    "ask": 0.9,
+    "start": 0.3,
+    "unfence": 0.3,
+    "deliver": 0.5,
+    "give up": 0.9,
+    "refill": 0.3,
+}
+"""What happens more often than all else, and how often it happens to all brokers at once."""
+_OFTEN = [name for name in OFTEN if name not in {"give up", "refill"}]
+CHOICES = [*ACTIONS, *_OFTEN, *_OFTEN, "learn", "fetch", "fetch"]
+ROTTING = ["rot", *["give up", "refill"] * 2]
+"""What happens besides in lives in which records rot: one in four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +104,29 @@ class Replica:
     """Replicas that count as in sync because the leader asked for them."""
     asked_at: int = -1
     """Partition epoch at which it asked."""
+    damage: set[int] = field(default_factory=set[int])
+    """Places in the log that cannot be read, as its process knows."""
 
     def end(self) -> int:
-        """Return the position that it reports."""
+        """Return the position that it reports; one that is damaged has nothing to show."""
         assert self.view is not None
+        if self.damage:
+            return -1
         return self.durable_end if self.view.is_fsync else len(self.log)
 
 
 class Replication:
     """One partition on four brokers."""
 
+    actions: Sequence[str] = CHOICES
+    """What may happen, more often what is there more often."""
+
     def __init__(self, durability: str) -> None:
         """Begin with three replicas that are in sync and empty."""
         self.cluster = Cluster(*NODES)
         overrides = {"durability": durability}
         self.topic_id = self.cluster.create(TOPIC, [1, 2, 3], overrides=overrides)
-        self.replicas = {node: Replica() for node in NODES}
+        self.replicas = {node: self.new_replica([], 0, 0) for node in NODES}
         self.acknowledged: list[Batch] = []
         self.under_way: list[tuple[int, AlterPartitions]] = []
         self._record = 0
@@ -88,6 +135,10 @@ class Replication:
         for node in NODES:
             self.replicas[node].broker_epoch = self.cluster.broker(node).broker_epoch
             self._learn(node)
+
+    def new_replica(self, log: list[Batch], durable_end: int, broker_epoch: int) -> Replica:
+        """Return a broker as its process finds it when it starts."""
+        return Replica(log, durable_end, broker_epoch=broker_epoch)
 
     def check(self) -> None:
         """Check that all who may lead have all that was acknowledged."""
@@ -101,10 +152,10 @@ class Replication:
 
     def step(self, random: Random) -> None:
         """Let one thing happen."""
-        name = random.choice(CHOICES)
+        name = random.choice(self.actions)
         is_for_all = name in OFTEN and random.random() < OFTEN[name]
         for node in NODES if is_for_all else [random.choice(NODES)]:
-            ACTIONS[name](self, node, random)
+            getattr(self, name.replace(" ", "_"))(node, random)
             self.check()
 
     def heal(self, random: Random) -> None:
@@ -116,16 +167,34 @@ class Replication:
                 replica.was_unclean = False
             self.start(node, random)
         for _ in range(60):
-            for act in (self.unfence, self.learn, self.flush, self.fetch, self.ask, self.deliver):
+            for act in self.healing():
                 for node in NODES:
                     act(node, random)
                     self.check()
         partition = self.cluster.partition()
         if partition.leader is None:
             assert not partition.eligible_leader_replicas
+        elif self.replicas[partition.leader].damage:
+            counted_on = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
+            assert counted_on == {partition.leader}, "a damaged replica leads, and need not"
+            self.counts["lost to rot"] = 1
         else:
+            assert not any(self.replicas[node].damage for node in partition.replicas)
             assert partition.in_sync_replicas == partition.replicas, "somebody waits for ever"
             assert not partition.is_reassigning
+
+    def healing(self) -> Sequence[Callable[[int, Random], None]]:
+        """Return what happens again and again when everybody lives."""
+        return (
+            self.give_up,
+            self.unfence,
+            self.learn,
+            self.flush,
+            self.fetch,
+            self.refill,
+            self.ask,
+            self.deliver,
+        )
 
     def leads(self, node: int) -> bool:
         """Return whether a broker believes that it leads."""
@@ -200,11 +269,15 @@ class Replication:
             common += 1
         if common < len(follower.log):
             del follower.log[common:]
+            follower.damage = {place for place in follower.damage if place < common}
             follower.durable_end = min(follower.durable_end, common)
             return
         leader.positions[node] = (follower.broker_epoch, follower.end())
         self._advance(leader_id or 0)
-        follower.log += leader.log[common : common + random.randint(0, 4)]
+        readable = min((place for place in leader.damage if place >= common), default=None)
+        follower.log += leader.log[common : common + random.randint(0, 4)][
+            : None if readable is None else readable - common
+        ]
 
     def _advance(self, node: int) -> None:
         leader = self.replicas[node]
@@ -222,6 +295,10 @@ class Replication:
             self.counts["acknowledged"] = self.counts.get("acknowledged", 0) + 1
             self.acknowledged = committed
 
+    def _is_slow(self, random: Random) -> bool:
+        """Return whether a follower is taken for one that was late for too long."""
+        return self._is_hard and random.random() < 0.2
+
     def ask(self, node: int, random: Random) -> None:
         """A leader wants others to be in sync."""
         leader = self.replicas[node]
@@ -237,11 +314,11 @@ class Replication:
         wanted = list(partition.in_sync_replicas)
         for member in partition.replicas:
             position = leader.positions.get(member, (0, -1))[1]
+            is_damaged = position < 0 and member in leader.positions
             caught_up = position >= max(leader.high_watermark, leader.epoch_start)
             if member not in wanted and caught_up:
                 wanted.append(member)
-            elif member in wanted and member != node and random.random() < 0.2 * self._is_hard:
-                # As if it had been slow for too long.
+            elif member in wanted and member != node and (is_damaged or self._is_slow(random)):
                 wanted.remove(member)
         if sorted(wanted) == sorted(partition.in_sync_replicas):
             return
@@ -293,6 +370,7 @@ class Replication:
         left = random.randint(replica.durable_end, len(replica.log))
         replica.has_lost = left < len(replica.log)
         del replica.log[left:]
+        replica.damage = {place for place in replica.damage if place < left}
         replica.durable_end = left
 
     def lose_disk(self, node: int, random: Random) -> None:
@@ -301,6 +379,7 @@ class Replication:
         if replica.is_running or not self.cluster.broker(node).is_fenced or random.random() < 0.5:
             return
         replica.log = []
+        replica.damage = set()
         replica.durable_end = 0
         replica.has_lost = True
         self._start(node, f"disk-{self.cluster.draw()}")
@@ -322,12 +401,12 @@ class Replication:
             # The only replica in memory goes on with what it has: nothing better can come back.
             del self.acknowledged[len(before.log) :]
         epoch = self.cluster.register(node, disk_id=disk_id, unclean=before.was_unclean)
-        self.replicas[node] = Replica(
-            before.log, before.durable_end, broker_epoch=epoch, high_watermark=0
-        )
+        self.replicas[node] = self.new_replica(before.log, before.durable_end, epoch)
+        self.replicas[node].damage = before.damage
 
     def unfence(self, node: int, random: Random) -> None:
-        """A broker has caught up."""
+        """A broker has caught up; before, it gives up what it cannot vouch for."""
+        self.give_up(node, random)
         replica = self.replicas[node]
         broker = self.cluster.broker(node)
         if replica.is_running and replica.broker_epoch == broker.broker_epoch:
@@ -343,6 +422,41 @@ class Replication:
         """A broker is about to stop."""
         if self.replicas[node].is_running and random.random() < 0.2:
             self.cluster.shut_down(node)
+
+    def rot(self, node: int, random: Random) -> None:
+        """A record on a disk goes bad, of which others that are counted on have copies."""
+        replica = self.replicas[node]
+        partition = self.cluster.partition()
+        counted_on = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
+        is_first = not any(other.damage for other in self.replicas.values())
+        if is_first and counted_on - {node} and replica.durable_end and random.random() < 0.3:
+            replica.damage = {random.randrange(replica.durable_end)}
+            self.counts["rotten"] = self.counts.get("rotten", 0) + 1
+
+    def give_up(self, node: int, random: Random) -> None:
+        """A broker says that it cannot vouch for its replica."""
+        del random
+        replica = self.replicas[node]
+        if not replica.is_running or not replica.damage:
+            return
+        given_up = GivenUpReplica(self.topic_id, 0, may_lack_records=True)
+        try:
+            self.cluster.do(GiveUpReplicas(node, replica.broker_epoch, [given_up]))
+        except BrokerError:
+            return
+
+    def refill(self, node: int, random: Random) -> None:
+        """A follower that knows that its log is a beginning of its leader's mends it from there."""
+        del random
+        follower = self.replicas[node]
+        if not follower.is_running or follower.view is None or not follower.damage:
+            return
+        leader = self.replicas.get(follower.view.partition.leader or 0)
+        if leader is None or leader is follower or leader.view is None or not leader.is_running:
+            return
+        is_same = leader.view.partition.leader_epoch == follower.view.partition.leader_epoch
+        if is_same and follower.log == leader.log[: len(follower.log)]:
+            follower.damage &= leader.damage
 
     def administrate(self, node: int, random: Random) -> None:
         """Somebody changes settings, replicas or leaders."""
@@ -369,39 +483,14 @@ class Replication:
             return
 
 
-ACTIONS: dict[str, Callable[[Replication, int, Random], None]] = {
-    "learn": Replication.learn,
-    "produce": Replication.produce,
-    "flush": Replication.flush,
-    "fetch": Replication.fetch,
-    "ask": Replication.ask,
-    "deliver": Replication.deliver,
-    "stop": Replication.stop,
-    "lose disk": Replication.lose_disk,
-    "start": Replication.start,
-    "unfence": Replication.unfence,
-    "fence": Replication.fence,
-    "shut down": Replication.shut_down,
-    "administrate": Replication.administrate,
-}
-OFTEN = {
-    "learn": 0.6,
-    "produce": 0.9,
-    "flush": 0.7,
-    "fetch": 0.7,
-    "ask": 0.9,
-    "start": 0.3,
-    "unfence": 0.3,
-    "deliver": 0.5,
-}
-"""What happens more often than all else, and how often it happens to all brokers at once."""
-CHOICES = [*ACTIONS, *OFTEN, *OFTEN, "learn", "fetch", "fetch"]
-
-
-def replicate(seed: int, steps: int = 600) -> Replication:
+def replicate(
+    seed: int, steps: int = 600, kind: Callable[[str], Replication] = Replication
+) -> Replication:
     """Let one partition live for a while, or until nobody is left who may lead it."""
     random = Random(seed)
-    replication = Replication(random.choice(["fsync", "replicated"]))
+    replication = kind(random.choice(["fsync", "replicated"]))
+    if seed % 4 == 0:
+        replication.actions = [*replication.actions, *ROTTING]
     for _ in range(steps):
         replication.step(random)
         partition = replication.cluster.partition()

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.cluster.balance import plan_moves
-from coordinator.cluster.commands import ReassignReplicas
+from coordinator.cluster.balance import plan_moves, plan_replacement
+from coordinator.cluster.commands import DrainBroker, ReassignReplicas
 from tests.coordinator.cluster.clusters import Cluster
 
 
@@ -137,3 +137,58 @@ def test_whatever_there_was_loads_become_equal(replicas: list[set[int]]) -> None
     assert max(loads(cluster).values()) - min(loads(cluster).values()) <= 1
     assert max(preferred(cluster).values()) - min(preferred(cluster).values()) <= 2
     assert (moved == 0) == (spread_before <= 1)
+
+
+def test_a_drained_broker_is_given_nothing_and_keeps_nothing() -> None:
+    cluster = Cluster(1, 2, 3, 4)
+    cluster.create("orders", *([1, 2] for _ in range(8)))
+    cluster.do(DrainBroker(3))
+
+    move(cluster)
+    assert loads(cluster)[3] == 0
+    assert loads(cluster)[4] == 5
+
+    cluster.do(DrainBroker(1))
+    move(cluster)
+    assert loads(cluster) == {1: 0, 2: 8, 3: 0, 4: 8}
+
+
+def test_who_leaves_crowds_a_failure_domain_only_when_no_other_is_left() -> None:
+    cluster = Cluster()
+    for node, domain in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c")):
+        cluster.start(node, domain=domain)
+    cluster.create("orders", [1, 3], [1, 5], [5, 3])
+    wide = cluster.create("wide", [1, 3, 5])
+
+    plan = plan_moves(cluster.state, moves_max=100, leaving=[5])
+
+    found = {each.partition: each.replicas for each in plan if each.topic_id != wide}
+    assert set(found[1] or ()) in ({1, 3}, {1, 4}), "not into the domain of broker 1"
+    assert set(found[2] or ()) in ({1, 3}, {2, 3})
+    (crowded,) = (each.replicas for each in plan if each.topic_id == wide)
+    assert set(crowded or ()) < {1, 2, 3, 4}, "there is no third domain"
+
+
+def test_an_heir_gets_the_replicas_of_a_lost_broker_in_their_places() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2], [3, 1], [2, 3], [3, 2])
+    cluster.fence(3)
+    cluster.start(4)
+
+    plan = plan_replacement(cluster.state, 3, 4)
+
+    assert {each.partition: each.replicas for each in plan} == {1: [4, 1], 2: [2, 4], 3: [4, 2]}
+
+
+def test_where_the_heir_has_a_replica_already_another_broker_gets_this_one() -> None:
+    cluster = Cluster(1, 2, 3, 4)
+    cluster.create("orders", [3, 4], [1, 3])
+    cluster.create("wide", [1, 2, 3, 4])
+    cluster.fence(3)
+
+    plan = plan_replacement(cluster.state, 3, 4)
+
+    found = {each.partition: each.replicas for each in plan}
+    assert len(plan) == 2, "nobody is left for the wide one"
+    assert found[0] in ([1, 4], [2, 4])
+    assert found[1] == [1, 4]

@@ -6,8 +6,12 @@ from msgspec.structs import replace
 from coordinator.catalog import AlterTopic
 from coordinator.cluster.broker_commands import REPLACED_INCARNATIONS_KEPT
 from coordinator.cluster.commands import (
+    AddPartitions,
     BeginShutdown,
+    CreateReplicatedTopic,
+    DrainBroker,
     FenceBroker,
+    PartitionAnswers,
     Reassignment,
     ReassignReplicas,
     RegisterBroker,
@@ -17,8 +21,14 @@ from coordinator.cluster.commands import (
     UnregisterBroker,
 )
 from coordinator.cluster.records import BrokerChanged, PartitionsChanged
+from coordinator.cluster.state import ClusterState
 from tests.coordinator.cluster.clusters import Cluster
-from wire.errors import DuplicateBrokerError, InvalidRequestError, StaleBrokerEpochError
+from wire.errors import (
+    DuplicateBrokerError,
+    InvalidRequestError,
+    InvalidTopicError,
+    StaleBrokerEpochError,
+)
 
 REPLICATED = {"durability": "replicated"}
 
@@ -409,3 +419,76 @@ def test_a_disk_of_a_broker_that_left_may_be_used_under_another_node_id() -> Non
     cluster.register(2, disk_id="disk-1")
 
     assert cluster.broker(2).broker_epoch == 2
+
+
+def test_a_drained_broker_is_remembered_through_restarts_until_that_is_taken_back() -> None:
+    cluster = three_replicas()
+
+    cluster.do(DrainBroker(2))
+    cluster.start(2)
+
+    assert list(cluster.state.drained_node_ids) == [2]
+    assert ClusterState.from_snapshot(cluster.state.snapshot()).drained_node_ids == {2}
+    assert cluster.handle(DrainBroker(2)).records == []
+    cluster.do(DrainBroker(2, is_drained=False))
+    assert not cluster.state.drained_node_ids
+    assert cluster.handle(DrainBroker(2, is_drained=False)).records == []
+
+
+def test_a_broker_that_leaves_the_cluster_is_not_drained_when_it_comes_again() -> None:
+    cluster = Cluster(1, 2)
+    cluster.do(DrainBroker(2))
+    cluster.fence(2)
+    cluster.do(UnregisterBroker(2))
+
+    cluster.start(2)
+
+    assert not cluster.state.drained_node_ids
+
+
+def test_an_unknown_broker_and_the_last_one_that_takes_replicas_are_not_drained() -> None:
+    cluster = Cluster(1, 2)
+
+    with pytest.raises(InvalidRequestError, match="there is no broker 9; there are 1, 2"):
+        cluster.do(DrainBroker(9))
+    cluster.do(DrainBroker(2))
+    with pytest.raises(InvalidRequestError, match="broker 1 is the last one that takes replicas"):
+        cluster.do(DrainBroker(1))
+
+
+def test_a_drained_broker_gets_no_replicas_of_new_topics_partitions_and_moves() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 2])
+    cluster.do(DrainBroker(3))
+
+    cluster.do(CreateReplicatedTopic("payments", b"p" * 16, 6, {}))
+    cluster.do(AddPartitions("orders", 4))
+    used = {
+        node
+        for topic in cluster.state.catalog.topics
+        for partition in cluster.state.partitions(topic.topic_id)
+        for node in partition.replicas
+    }
+    assert used == {1, 2}
+
+    (answer,) = cluster.answer(
+        PartitionAnswers, ReassignReplicas([Reassignment(topic_id, 0, [1, 3])])
+    ).answers
+    assert answer.error is not None
+    assert "broker 3 is drained and gets no replicas" in answer.error.message
+    with pytest.raises(InvalidTopicError, match="brokers that are not drained, of which there a"):
+        cluster.do(CreateReplicatedTopic("three", b"3" * 16, 1, {}, 3))
+    with pytest.raises(InvalidTopicError, match="broker 3 is drained"):
+        cluster.do(CreateReplicatedTopic("there", b"t" * 16, 1, {}, assignment=[[3]]))
+
+
+def test_replicas_that_a_drained_broker_has_may_stay_while_others_move() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 3])
+    cluster.do(DrainBroker(3))
+
+    (answer,) = cluster.answer(
+        PartitionAnswers, ReassignReplicas([Reassignment(topic_id, 0, [2, 3])])
+    ).answers
+
+    assert answer.error is None

@@ -126,13 +126,27 @@ def test_a_replica_that_moved_away_is_removed_and_one_of_a_deleted_topic_is_dele
     assert list(delta.delete) == [(ticks, 0)]
 
 
-def test_a_topic_that_came_and_went_meanwhile_is_nothing() -> None:
+def test_a_topic_that_came_and_went_meanwhile_is_only_named() -> None:
     cluster = Cluster(1)
     follower = at_broker_1(cluster)
-    cluster.create("orders", [1])
+    topic_id = cluster.create("orders", [1])
     cluster.do(DeleteTopic("orders"))
 
-    assert follower.follow(cluster.records) == Delta()
+    assert follower.follow(cluster.records) == Delta(reshaped_topics={topic_id: "orders"})
+
+
+def test_topics_that_came_and_went_are_named() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1])
+    follower = at_broker_1(cluster)
+    before = ClusterState.from_snapshot(follower.state.snapshot())
+    cluster.do(DeleteTopic("orders"))
+    ticks = cluster.create("ticks", [1])
+
+    delta = follower.follow(cluster.records)
+
+    assert delta.reshaped_topics == {orders: "orders", ticks: "ticks"}
+    assert compare_states(before, follower.state, ME).reshaped_topics == delta.reshaped_topics
 
 
 def test_other_settings_of_a_topic_are_said() -> None:

@@ -90,6 +90,20 @@ def test_a_change_that_was_carried_out_already_succeeds_again() -> None:
     assert answer.partition.partition_epoch == 1
 
 
+def test_to_ask_for_what_is_so_ends_all_that_was_asked_for_before() -> None:
+    """I39: whoever lost an answer can find out for certain that nothing will come of it."""
+    cluster = cluster_of(1, 2, 3)
+    cluster.in_sync(1, 2)
+    lost = cluster.change(1, 2, 3)
+    before = cluster.partition()
+
+    after = cluster.in_sync(1, 2)
+    assert after == replace(before, partition_epoch=before.partition_epoch + 1)
+
+    (answer,) = cluster.ask(1, lost)
+    refused(answer, StalePartitionEpochError, "its partition epoch is 2, not 1")
+
+
 def test_a_change_that_was_decided_on_an_old_state_is_refused() -> None:
     """I44."""
     cluster = cluster_of(1, 2, 3)

@@ -17,7 +17,7 @@ def live_and_replicate(seeds: int) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_caught(mutant: Mutant) -> None:
     with mutant.planted(), pytest.raises(AssertionError):
-        live_and_replicate(60)
+        live_and_replicate(150)
 
 
 def test_without_a_planted_bug_nothing_is_caught() -> None:

@@ -88,20 +88,20 @@ def test_a_fenced_broker_that_has_caught_up_is_to_be_unfenced() -> None:
     )
 
 
-def test_a_broker_that_wants_to_stop_may_when_it_leads_nothing() -> None:
+def test_a_broker_that_wants_to_stop_may_when_others_lead_what_they_can() -> None:
     cluster = Cluster(1, 2)
-    cluster.create("orders", [1, 2])
+    cluster.create("orders", [1, 2], [1, 2])
     cluster.in_sync(1)
     heartbeat = Heartbeat(1, cluster.broker(1).broker_epoch, wants_to_stop=True)
 
     command = heartbeat_command(cluster.state, heartbeat, is_caught_up=True)
     assert isinstance(command, BeginShutdown)
-    cluster.do(command)
-    assert heartbeat_command(cluster.state, heartbeat, is_caught_up=True) is None
     assert not heartbeat_answer(cluster.state, heartbeat).may_stop
+    cluster.do(command)
 
-    cluster.in_sync(1, 2)
+    assert heartbeat_command(cluster.state, heartbeat, is_caught_up=True) is None
     assert heartbeat_answer(cluster.state, heartbeat).may_stop
+    assert [cluster.partition(number=number).leader for number in (0, 1)] == [1, 2]
 
 
 def test_an_earlier_process_must_register() -> None:

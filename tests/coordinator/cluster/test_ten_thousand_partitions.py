@@ -6,7 +6,7 @@ import tracemalloc
 
 from coordinator.cluster.commands import Command, CreateReplicatedTopic, FenceBroker, Outcome
 from coordinator.cluster.machine import ClusterMachine
-from coordinator.cluster.records import decode_records, encode_records
+from coordinator.entries import decode_entry, encode_entry
 from tests.coordinator.cluster.clusters import Cluster
 
 PARTITIONS = 10_000
@@ -17,7 +17,7 @@ CREATE = CreateReplicatedTopic("orders", TOPIC_ID, PARTITIONS, {})
 def carry_out(machine: ClusterMachine, command: Command) -> Outcome:
     """Carry out a command as another node hears of it, by its bytes."""
     outcome = machine.handle(command, now_ms=0)
-    for record in decode_records(encode_records(outcome.records)):
+    for record in decode_entry(encode_entry(outcome.records))[0]:
         machine.apply(record)
     return outcome
 
@@ -52,5 +52,5 @@ def test_a_third_of_all_leaders_move_by_one_command_in_two_records() -> None:
     took_s = time.process_time() - began_s
     assert machine.state.index.load(1).leader_count == 0
     assert len(outcome.records) == 2
-    assert len(encode_records(outcome.records)) < 50 * PARTITIONS
+    assert len(encode_entry(outcome.records)) < 50 * PARTITIONS
     assert took_s < 2, "about 0.07 when this was written"

@@ -11,8 +11,8 @@ from tests.coordinator.groups.conversation import (
     Conversation,
     results,
 )
+from wire.error_code import ErrorCode
 from wire.errors import (
-    ErrorCode,
     GroupNotEmptyError,
     InvalidRequestError,
     OffsetOutOfRangeError,

@@ -8,7 +8,7 @@ from coordinator.groups.describing import (
 )
 from coordinator.groups.lag import PartitionLog
 from tests.coordinator.groups.conversation import GROUP, NOW_MS, ORDERS, Conversation
-from wire.errors import ErrorCode
+from wire.error_code import ErrorCode
 from wire.groups import GroupListing, TopicPartitions
 
 

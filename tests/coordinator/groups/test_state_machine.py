@@ -170,6 +170,23 @@ def test_offsets_of_a_deleted_topic_are_dropped() -> None:
     assert talk.state.forget_topic(ORDERS).records == []
 
 
+def test_a_new_coordinator_catches_up_with_topics_that_changed_unnoticed() -> None:
+    talk = Conversation(2)
+    talk.join("a", BOTH)
+    talk.settle()
+    talk.commit("a", (0, 50))
+    assert talk.state.catch_up(talk.topics).records == []
+
+    del talk.topics["orders"]
+    talk.topics["payments"] = TopicShape(PAYMENTS, 2)
+    talk.carry_out(talk.state.catch_up(talk.topics).records)
+    talk.settle()
+
+    assert talk.group.target("a") == {(PAYMENTS, 0), (PAYMENTS, 1)}
+    assert talk.committed(0) is None
+    assert talk.state.catch_up(talk.topics).records == []
+
+
 def test_a_group_with_members_is_not_deleted() -> None:
     talk = Conversation()
     talk.join("a")

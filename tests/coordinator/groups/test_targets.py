@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.groups.records import TargetComputed
-from coordinator.groups.targets import TopicShape, is_concerned, wants_topic
+from coordinator.groups.targets import TopicShape, is_concerned, is_outdated, wants_topic
 from tests.coordinator.groups.conversation import BOTH, GROUP, ORDERS, PAYMENTS, Conversation
 from wire.groups import Subscription
 
@@ -139,3 +139,31 @@ def test_a_topic_is_wanted_by_name_or_by_pattern(
     subscription: Subscription, *, is_wanted: bool
 ) -> None:
     assert wants_topic(subscription, "orders") is is_wanted
+
+
+def test_a_target_is_outdated_when_a_topic_came_went_or_grew_and_nobody_said_so() -> None:
+    talk = Conversation(2)
+    talk.join("a", BOTH)
+    talk.join("b", Subscription(["orders"]))
+    talk.settle()
+    assert not is_outdated(talk.group, talk.topics)
+
+    came = talk.topics | {"payments": TopicShape(PAYMENTS, 1)}
+    grew = {"orders": TopicShape(ORDERS, 3)}
+    anew = {"orders": TopicShape(PAYMENTS, 2)}
+
+    assert is_outdated(talk.group, came)
+    assert is_outdated(talk.group, grew)
+    assert is_outdated(talk.group, anew)
+    assert is_outdated(talk.group, {})
+    assert not is_outdated(talk.group, talk.topics | {"logs": TopicShape(PAYMENTS, 1)})
+
+
+def test_a_group_that_waits_for_a_target_or_has_no_members_is_not_outdated() -> None:
+    talk = Conversation(2)
+    talk.join("a")
+    assert not is_outdated(talk.group, {})
+
+    talk.leave("a")
+
+    assert not is_outdated(talk.group, {})

@@ -1,0 +1,36 @@
+"""When a replica for which its own broker cannot vouch is counted on no more.
+
+Pure: no clock, no I/O. A broker asks for it as long as this says yes, the cluster does it if this
+says yes: one rule, so nothing is asked for in vain.
+
+- A replica that may lack committed records is neither to be in sync nor eligible. It goes as soon
+  as another one can lead that has them all, in sync or eligible, whatever `min_in_sync_replicas`
+  says. While nobody else can, it stays: nobody has more, and what is not damaged can be read.
+- A replica that only cannot take more records is not to be in sync; it may stay eligible, for it
+  has what is committed. It goes only if somebody else in sync can lead. Leadership that went to
+  eligible ones would go round for ever when all disks are full.
+
+Each time somebody leaves the in-sync replicas, or both lists, for good: so it comes to an end.
+"""
+
+from collections.abc import Mapping
+
+from coordinator.cluster.records import Broker, Partition
+
+
+def should_be_given_up(
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, may_lack_records: bool
+) -> bool:
+    """Return whether a replica that is not in order is counted on, and need not be.
+
+    Args:
+        partition: As it is now.
+        node_id: Whose replica it is.
+        brokers: All that are registered.
+        may_lack_records: Whether committed records may be damaged or gone.
+    """
+    counted_on = set(partition.in_sync_replicas)
+    if may_lack_records:
+        counted_on |= set(partition.eligible_leader_replicas)
+    others = counted_on - {node_id}
+    return node_id in counted_on and any(brokers[other].can_lead for other in others)

@@ -1,0 +1,120 @@
+"""Starts of a node from a data directory, and the peers that it may ask."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from broker.config import BrokerConfig
+from broker.connection import Connection
+from broker.data_directory import DataDirectory, open_data_directory
+from broker.memory import MemoryBudget
+from coordinator.cluster_node import ClusterNode
+from coordinator.founding import METADATA_DIRECTORY, Found, open_node
+from logstore.file_cache import FileCache
+from tests.broker.world import World, settle
+from tests.coordinator.raft_nodes import PORT, Answer, Answerer
+from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
+from wire import api
+from wire.api import Api
+from wire.cluster import Peer, PeerStatusReply
+from wire.errors import DataDirectoryError
+
+Addresses = Mapping[int, tuple[str, int]]
+ALONE: Addresses = {}
+THREE: Addresses = {node_id: (f"node{node_id}", PORT) for node_id in (1, 2, 3)}
+THEIRS = "their cluster"
+LOG = f"{METADATA_DIRECTORY}/{0:020d}.log"
+
+
+class Opened(NamedTuple):
+    """A start that came to a node."""
+
+    found: Found
+    directory: DataDirectory
+    answers: list[PeerStatusReply]
+    """What others were told while it started."""
+
+
+async def start(world: World, addresses: Addresses = ALONE, *, node_id: int = 1) -> Opened:
+    """Start a node on the disk of `world`."""
+    random = world.env.random
+    disk_ids = (random.randbytes(12).hex(), random.randbytes(12).hex())
+    directory = open_data_directory(world.disk, node_id=node_id, disk_ids=disk_ids)
+    answers: list[PeerStatusReply] = []
+    try:
+        files = FileCache(world.disk)
+        found = await open_node(world.env, files, directory, addresses, answers.append)
+    except (DataDirectoryError, OSError):
+        directory.release()
+        raise
+    directory.release()
+    return Opened(found, directory, answers)
+
+
+async def refusal(world: World, addresses: Addresses = ALONE) -> str:
+    """Return why there is no node."""
+    with pytest.raises(DataDirectoryError) as caught:
+        await start(world, addresses)
+    return str(caught.value)
+
+
+@asynccontextmanager
+async def peers(
+    world: World, answers: Mapping[int, Callable[[], PeerStatusReply]]
+) -> AsyncGenerator[None]:
+    """Let others be there, who say this of themselves."""
+    config = BrokerConfig()
+    memory = MemoryBudget(config.request_memory_bytes)
+
+    async def serve(node_id: int, answer: Callable[[], PeerStatusReply]) -> None:
+        served: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: lambda _, __: answer()}
+        answerer: Any = Answerer(node_id, served)
+        listener = await world.network.listen(f"node{node_id}", PORT)
+        while True:
+            stream = await listener.accept()
+            connection = Connection(world.env, config, stream, answerer, memory)
+            nursery.start_soon(connection.run)
+
+    async with trio.open_nursery() as nursery:
+        for node_id, answer in answers.items():
+            nursery.start_soon(serve, node_id, answer)
+        await settle()
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def member(
+    node_id: int, cluster_id: str | None = THEIRS, *first_voters: Peer
+) -> Callable[[], PeerStatusReply]:
+    """Return what a node of a cluster says, or a fresh one if it has none."""
+    peer = Peer(node_id, b"disk of %d" % node_id)
+    return lambda: PeerStatusReply(peer, list(THREE), cluster_id, list(first_voters))
+
+
+@asynccontextmanager
+async def at_work(world: World, found: Found) -> AsyncGenerator[ClusterNode]:
+    """Let a node take part, and decide if it is alone, until the end of the block."""
+    async with trio.open_nursery() as nursery:
+        node = ClusterNode(world.env, found, ALONE, nursery)
+        nursery.start_soon(node.run)
+        await settle()
+        await node.wait_first_term()
+        yield node
+        nursery.cancel_scope.cancel()
+
+
+def crash_at(disk: FaultyDisk, call_count: int) -> None:
+    """End the process at the call with this number, from now on and counted from 0."""
+    calls_left = call_count
+
+    def crash(operation: str, path: str) -> None:
+        nonlocal calls_left
+        del operation, path
+        if calls_left == 0:
+            raise StaleHandleError
+        calls_left -= 1
+
+    disk.before_call = crash
