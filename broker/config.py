@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import cast
 
+from coordinator.groups.config import GroupConfig
 from coordinator.topic_config import (
+    REPLICATION_FACTOR_MAX,
     check_settings,
     parse_duration_ms,
     parse_size_bytes,
@@ -62,6 +64,15 @@ class BrokerConfig:
     node_id: int = _number(1, low=1, high=(1 << 31) - 1)
     """Number of this broker in its cluster; fixed once a data directory was made with it."""
 
+    peers: str = ""
+    """The nodes that make a cluster, this one included: `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT`. The
+    same text goes to all of them. Empty means a cluster of one. A node that joins a cluster later
+    names itself and some of those that are there."""
+
+    failure_domain: str = ""
+    """What fails together with this broker, such as a machine or a rack; replicas of a partition
+    are spread over failure domains. Empty means one of its own."""
+
     frame_bytes_max: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
     """Longer requests are refused. Must hold the largest batch of any topic."""
 
@@ -91,6 +102,33 @@ class BrokerConfig:
 
     maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
     """How often segments are rolled and deleted by age and size."""
+
+    scrub_bytes_per_s: int = _number(4 * MiB, low=0, high=1 << 40)
+    """How fast records on disk are read again in the background, to find damage before somebody
+    needs them; 0 is never. A small batch counts as 4 KiB."""
+
+    scrub_interval_ms: int = _number(24 * _HOUR_MS, low=1_000, high=10_000 * 24 * _HOUR_MS)
+    """How often that begins anew at most, however little there is to read."""
+
+    replica_lag_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
+    """A follower that was not caught up with its leader for so long is not in sync any more."""
+
+    group_session_timeout_ms: int = _number(45_000, low=1_000, high=_HOUR_MS)
+    """A member of a consumer group that is not heard of for so long is fenced, and others read its
+    partitions. This and the next four are decided by the node that leads: the same everywhere."""
+
+    group_heartbeat_interval_ms: int = _number(5_000, low=100, high=_HOUR_MS)
+    """How often members of consumer groups are heard of; it bounds how late they learn of a change.
+    Twice this and 5 s more fit into `group_session_timeout_ms`."""
+
+    group_initial_delay_ms: int = _number(3_000, low=0, high=_HOUR_MS)
+    """The first member of an empty group waits so long for others."""
+
+    group_replacement_delay_ms: int = _number(5_000, low=0, high=15_000)
+    """Partitions of a member that left wait so long for a new member to replace it."""
+
+    offsets_retention_ms: int = _number(168 * _HOUR_MS, low=_HOUR_MS, high=10_000 * 24 * _HOUR_MS)
+    """A consumer group without members and without lag is forgotten after this time."""
 
     shutdown_grace_ms: int = _number(10_000, low=0, high=_HOUR_MS)
     """How long a shutdown waits for requests under way."""
@@ -122,9 +160,29 @@ class BrokerConfig:
         if not self.data_dir:
             problems.append("data_dir must not be empty")
         problems += self._wrong_addresses()
+        problems += self._wrong_peers()
         problems += self._wrong_topic_defaults()
+        problems += self._wrong_group_settings()
         if problems:
             raise ConfigError("; ".join(problems))
+
+    @property
+    def peer_addresses(self) -> dict[int, tuple[str, int]]:
+        """Host and port of the nodes in `peers`, by node id."""
+        return parse_peers(self.peers)
+
+    @property
+    def groups(self) -> GroupConfig:
+        """Times of consumer groups; those that cannot be set are as they are."""
+        return GroupConfig(
+            heartbeat_interval_ms=self.group_heartbeat_interval_ms,
+            waiting_interval_ms=min(1_000, self.group_heartbeat_interval_ms),
+            session_timeout_ms=self.group_session_timeout_ms,
+            busy_max_ms=max(1_800_000, self.group_session_timeout_ms),
+            initial_delay_ms=self.group_initial_delay_ms,
+            replacement_delay_ms=self.group_replacement_delay_ms,
+            offsets_retention_ms=self.offsets_retention_ms,
+        )
 
     @property
     def batch_bytes_limit(self) -> int:
@@ -156,9 +214,31 @@ class BrokerConfig:
                 problems.append("advertised: clients cannot connect to port 0")
         return problems
 
+    def _wrong_peers(self) -> list[str]:
+        try:
+            addresses = parse_peers(self.peers)
+        except ConfigError as error:
+            return [f"peers: {error}"]
+        if addresses and self.node_id not in addresses:
+            own_id = self.node_id
+            return [f"peers: node {own_id} itself is missing; add {own_id}=HOST:PORT to the list"]
+        return []
+
+    def _wrong_group_settings(self) -> list[str]:
+        margin_ms = GroupConfig().lease_margin_ms
+        least_ms = 2 * self.group_heartbeat_interval_ms + margin_ms
+        if self.group_session_timeout_ms >= least_ms:
+            return []
+        problem = (
+            f"group_session_timeout_ms must be at least {least_ms}, twice"
+            f" group_heartbeat_interval_ms and {margin_ms} more, not"
+            f" {self.group_session_timeout_ms}"
+        )
+        return [problem]
+
     def _wrong_topic_defaults(self) -> list[str]:
         try:
-            check_settings(self.topic_defaults)
+            check_settings(self.topic_defaults, replication_factor=REPLICATION_FACTOR_MAX)
             log = topic_config(self.topic_defaults).log
         except InvalidConfigError as error:
             return [f"topic_defaults: {error}"]
@@ -187,6 +267,30 @@ def parse_address(text: str) -> tuple[str, int]:
     if found is None or port > _PORT_MAX:
         raise ConfigError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:8433")
     return found["name"] or found["bracketed"] or found["bare"], port
+
+
+def parse_peers(text: str) -> dict[int, tuple[str, int]]:
+    """Return host and port by node id of `1=HOST:PORT,2=HOST:PORT`; nothing of an empty text.
+
+    Raises:
+        ConfigError: The text is no such list, or names a node or an address twice.
+    """
+    addresses: dict[int, tuple[str, int]] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        number, _, address = item.partition("=")
+        if _COUNT.fullmatch(number.strip()) is None or not 1 <= int(number) < 1 << 31:
+            raise ConfigError(
+                f"{item!r} is no node; write NODE_ID=HOST:PORT, such as 1=10.0.0.1:8433"
+            )
+        host, port = parse_address(address.strip())
+        if not port:
+            raise ConfigError(f"{item!r} has port 0, to which nobody can connect")
+        if int(number) in addresses:
+            raise ConfigError(f"node {int(number)} is there twice")
+        if (host, port) in addresses.values():
+            raise ConfigError(f"two nodes have the address {address.strip()}")
+        addresses[int(number)] = (host, port)
+    return addresses
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,11 @@ class Connection:
                 await self._wait_for_room()
             if self._is_new_frame:
                 self._begin_frame()
-            await trio.lowlevel.checkpoint()
+            if received < len(buffer) and decoder.buffered_bytes == 0:
+                # There is no more. To be told so would cost a call and a turn of the loop.
+                await self._wait_for_bytes()
+            else:
+                await trio.lowlevel.checkpoint()
 
     def _begin_frame(self) -> None:
         self._is_new_frame = False

@@ -3,7 +3,8 @@
 lock                        held while a broker runs
 node                        node id, cluster id, disk id
 clean-shutdown              there only between a clean stop and the next start
-metadata/                   the log of the catalog
+metadata/                   what this node knows of its cluster, see `coordinator.raft_storage`
+metadata.damaged/           what was there when it turned out to be damaged, if it ever did
 topics/NAME.ID/PARTITION/   the logs; NAME is cut to what fits, ID is the topic id in hex
 deleted/                    topics on their way out
 """
@@ -13,9 +14,10 @@ from typing import final
 
 import msgspec
 
-from coordinator.local import METADATA_DIRECTORY
+from coordinator.founding import METADATA_DIRECTORY
 from logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
 from logstore.disk import DirectoryLock, Disk
+from wire.cluster import Peer
 from wire.errors import DataDirectoryError
 
 _LOCK = "lock"
@@ -32,14 +34,20 @@ class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
 
     node_id: int
     cluster_id: str
+    """Empty as long as it belongs to none."""
     disk_id: str
     """Tells a wiped and remade directory from the old one."""
+    metadata_disk_id: str = ""
+    """The same for the metadata alone, which can be lost while the rest is not. Empty: written by a
+    version that knew no clusters."""
 
 
 class CleanShutdown(msgspec.Struct, frozen=True, array_like=True):
     """Left behind by a clean stop."""
 
     at_ms: int
+    broker_epoch: int | None = None
+    """Of the process that stopped."""
 
 
 @final
@@ -47,7 +55,13 @@ class DataDirectory:
     """A locked data directory."""
 
     def __init__(
-        self, disk: Disk, lock: DirectoryLock, identity: NodeIdentity, *, was_clean: bool
+        self,
+        disk: Disk,
+        lock: DirectoryLock,
+        identity: NodeIdentity,
+        *,
+        was_clean: bool,
+        clean_stop_epoch: int | None,
     ) -> None:
         """Describe a directory that `open_data_directory` has opened."""
         self.disk = disk
@@ -55,6 +69,43 @@ class DataDirectory:
         self.identity = identity
         self.was_clean = was_clean
         """Whether the last broker here stopped cleanly; true for a new directory."""
+        self.clean_stop_epoch = clean_stop_epoch
+        """Broker epoch of the last broker here, if it stopped cleanly and had one."""
+
+    # Whose metadata this is; see `coordinator.founding.Home`.
+
+    @property
+    def peer(self) -> Peer:
+        """This node, with the metadata that it has or will have."""
+        identity = self.identity
+        disk_id = identity.metadata_disk_id or identity.disk_id
+        return Peer(identity.node_id, bytes.fromhex(disk_id))
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that it belongs to; empty as long as it belongs to none."""
+        return self.identity.cluster_id
+
+    @property
+    def has_old_catalog(self) -> bool:
+        """Whether the metadata was written by a version that knew no clusters."""
+        return not self.identity.metadata_disk_id
+
+    def settle(self, cluster_id: str) -> None:
+        """Belong to a cluster from now on, durably; blocks."""
+        self._identify(cluster_id, self.identity.metadata_disk_id or self.identity.disk_id)
+
+    def renew_peer(self, disk_id: bytes) -> None:
+        """Be another peer from now on, durably; blocks."""
+        self._identify(self.cluster_id, disk_id.hex())
+
+    def _identify(self, cluster_id: str, metadata_disk_id: str) -> None:
+        identity = msgspec.structs.replace(
+            self.identity, cluster_id=cluster_id, metadata_disk_id=metadata_disk_id
+        )
+        if identity != self.identity:
+            write_small_file(self.disk, _NODE, identity)
+            self.identity = identity
 
     def topic_directory(self, name: str, topic_id: bytes) -> str:
         """Return where a topic's partitions are; the id keeps namesakes apart."""
@@ -73,6 +124,22 @@ class DataDirectory:
             self.disk.sync_directory(_TOPICS)
             self.disk.sync_directory(_DELETED)
 
+    def set_aside_partition(self, name: str, topic_id: bytes, partition: int) -> None:
+        """Move a partition that others have now out of the way, durably; see `set_aside`."""
+        source = self.partition_directory(name, topic_id, partition)
+        if self.disk.exists(source):
+            self.disk.make_directory(_DELETED)
+            target = f"{_DELETED}/{topic_id.hex()}-{partition}"
+            self.disk.remove_directory(target)  # Of an earlier time here.
+            self.disk.rename(source, target)
+            self.disk.sync_directory(self.topic_directory(name, topic_id))
+            self.disk.sync_directory(_DELETED)
+
+    def stored_partitions(self, name: str, topic_id: bytes) -> list[int]:
+        """Return the numbers of a topic's partitions that have a directory."""
+        entries = self.disk.list_directory(self.topic_directory(name, topic_id))
+        return sorted(int(entry) for entry in entries if entry.isdecimal())
+
     def remove_deleted(self) -> None:
         """Remove the files of topics that were set aside; blocks, maybe for long."""
         self.disk.remove_directory(_DELETED)
@@ -86,19 +153,22 @@ class DataDirectory:
                 found.append((name, bytes.fromhex(topic_id)))
         return found
 
-    def mark_clean(self, *, now_ms: int) -> None:
+    def mark_clean(self, *, now_ms: int, broker_epoch: int | None) -> None:
         """Say that everything is on disk; the last thing a broker does here."""
-        write_small_file(self.disk, _CLEAN, CleanShutdown(now_ms))
+        write_small_file(self.disk, _CLEAN, CleanShutdown(now_ms, broker_epoch))
 
     def release(self) -> None:
         """Let others use the directory."""
         self._lock.release()
 
 
-def open_data_directory(
-    disk: Disk, *, node_id: int, cluster_id: str, disk_id: str
-) -> DataDirectory:
+def open_data_directory(disk: Disk, *, node_id: int, disk_ids: tuple[str, str]) -> DataDirectory:
     """Lock the directory and check whose it is; a new one gets the ids given. Blocks.
+
+    Args:
+        disk: The directory.
+        node_id: Of the node that wants to use it.
+        disk_ids: Hexadecimal, random: for a new directory, and for the metadata in it.
 
     Raises:
         DataDirectoryError: It is in use, of another node, or cannot be read.
@@ -106,7 +176,8 @@ def open_data_directory(
     """
     lock = disk.lock(_LOCK)
     try:
-        identity, was_clean = _identify(disk, NodeIdentity(node_id, cluster_id, disk_id))
+        identity, is_new = _identify(disk, NodeIdentity(node_id, "", *disk_ids))
+        clean = _read_clean(disk)
         # Gone, durably, before anything is appended (KIP-966).
         disk.remove(_CLEAN)
         disk.sync_directory("")
@@ -116,11 +187,25 @@ def open_data_directory(
     except BaseException:
         lock.release()
         raise
-    return DataDirectory(disk, lock, identity, was_clean=was_clean)
+    return DataDirectory(
+        disk,
+        lock,
+        identity,
+        was_clean=is_new or clean is not None,
+        clean_stop_epoch=None if clean is None else clean.broker_epoch,
+    )
+
+
+def _read_clean(disk: Disk) -> CleanShutdown | None:
+    """Return the mark of a clean stop; one that cannot be read is none."""
+    try:
+        return read_small_file(disk, _CLEAN, CleanShutdown)
+    except DamagedFileError:
+        return None
 
 
 def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
-    """Return whose directory this is, and whether it was left cleanly."""
+    """Return whose directory this is, and whether it is a new one."""
     found = read_small_file(disk, _NODE, NodeIdentity)
     if found is None:
         if disk.exists(_TOPICS) or disk.exists(METADATA_DIRECTORY):
@@ -135,4 +220,4 @@ def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
             f"{disk.root} belongs to node {found.node_id}, this is node {own.node_id};"
             f" use --node-id {found.node_id} or another --data-dir"
         )
-    return found, disk.exists(_CLEAN)
+    return found, False

@@ -1,7 +1,7 @@
 """Writes `docs/configuration.md`: `python -m broker.describe_config > docs/configuration.md`.
 
 All it says is taken from where it holds: the fields of `broker.config` with the docstrings below
-them, and the table of `coordinator.topic_config`.
+them, and the tables of `coordinator.topic_config` and `coordinator.cluster.settings`.
 """
 
 import ast
@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from broker import config
 from broker.config import FIELDS, BrokerConfig
+from coordinator.cluster.settings import CLUSTER_SETTINGS
 from coordinator.topic_config import SETTINGS
 
 _BYTE_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -54,6 +55,14 @@ of a broker, whose `topic_defaults` are only what a new topic begins with.
 """
 
 
+_CLUSTER = """
+## Cluster
+
+Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
+kept in the metadata of the cluster.
+"""
+
+
 def describe() -> str:
     """Return the page."""
     return "".join(
@@ -67,6 +76,12 @@ def describe() -> str:
             _table(
                 (name, f"`{setting.default}`", setting.allowed, setting.about)
                 for name, setting in SETTINGS.items()
+            ),
+            _CLUSTER,
+            "\n",
+            _table(
+                (name, f"`{setting.default}`", setting.allowed, setting.about)
+                for name, setting in CLUSTER_SETTINGS.items()
             ),
         )
     )

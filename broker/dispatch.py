@@ -1,77 +1,132 @@
 """From request to handler.
 
 What need not wait is carried out at once, in the task of the connection; the rest gets a task.
+Brokers are served from the start to the end, clients from when there is something to serve until
+this broker is asked to stop.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import cast, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
 
 import trio
 
 from broker.handlers.fetch import FetchHandler
+from broker.handlers.groups import CommitHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.session import SessionHandler
 from broker.replier import Asking, Replier
 from wire import api
-from wire.api import ApiKey
+from wire.api import Api
 from wire.connection import Request
-from wire.errors import ShuttingDownError
+from wire.errors import BrokerNotReadyError, ShuttingDownError
 from wire.fetch import FetchRequest
+from wire.groups import CommitOffsetsRequest
 from wire.produce import ProduceRequest
-from wire.session import ApiVersions, HelloRequest, MetadataRequest
+from wire.session import MetadataRequest
 
-SlowHandler = Callable[[object], Awaitable[object]]
+PlainHandler = Callable[[Any, memoryview], object]
+"""Takes message and attachment, and returns the reply at once."""
+ParkingHandler = Callable[[Any, Replier], None]
+"""Takes a message, and replies at once or when there is something to say."""
+SlowHandler = Callable[[Any], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHandlers:
+    """What clients are served with."""
+
+    session: SessionHandler
+    produce: ProduceHandler
+    fetch: FetchHandler
+    commits: CommitHandler
+    slow: Mapping[Api[Any, Any], SlowHandler]
+    """All other APIs; each request runs in a task."""
 
 
 @final
 class Dispatcher:
     """Finds the handler of a request."""
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        *,
-        session: SessionHandler,
-        produce: ProduceHandler,
-        fetch: FetchHandler,
-        slow: Mapping[ApiKey, tuple[api.AnyApi, SlowHandler]],
-    ) -> None:
-        """Run `slow` handlers as tasks in `nursery`, all others at once."""
+    def __init__(self, nursery: trio.Nursery, apis: Sequence[Api[Any, Any]]) -> None:
+        """Know `apis`; tasks run in `nursery`."""
         self._nursery = nursery
-        self._session = session
-        self._produce = produce
-        self._fetch = fetch
-        self._slow = {int(key): handler for key, (_, handler) in slow.items()}
-        fast = [api.HELLO, api.METADATA, api.PRODUCE, api.FETCH]
-        self.apis = [*(cast("api.AnyApi", served) for served in fast)]
-        self.apis += [served for served, _ in slow.values()]
+        self.apis: list[api.AnyApi] = list(apis)
         self._api_of = {int(served.key): served for served in self.apis}
-        self._versions = [
-            ApiVersions(int(served.key), served.min_version, served.max_version)
-            for served in self.apis
-        ]
+        self._plain: dict[int, PlainHandler] = {}
+        self._parking: dict[int, ParkingHandler] = {}
+        self._slow: dict[int, SlowHandler] = {}
+        self._clients: ClientHandlers | None = None
+        self._slow_of_clients: dict[int, SlowHandler] = {}
+        self.waiting_for = "it has just started"
+        """Why clients are not served yet, for people."""
         self.is_shutting_down = False
-        """Whether new requests are refused."""
+        """Whether new requests of clients are refused."""
+
+    def serve_brokers(
+        self,
+        plain: Mapping[Api[Any, Any], PlainHandler],
+        slow: Mapping[Api[Any, Any], SlowHandler],
+    ) -> None:
+        """Serve these, too, from now on."""
+        self._plain |= {int(served.key): handler for served, handler in plain.items()}
+        self._slow |= {int(served.key): handler for served, handler in slow.items()}
+
+    def serve_followers(self, parking: Mapping[Api[Any, Any], ParkingHandler]) -> None:
+        """Serve these, too, from now on."""
+        self._parking = {int(served.key): handler for served, handler in parking.items()}
+
+    def serve_clients(self, handlers: ClientHandlers) -> None:
+        """Serve clients from now on."""
+        self._clients = handlers
+        self._slow_of_clients = {
+            int(served.key): handler for served, handler in handlers.slow.items()
+        }
 
     def handle(self, request: Request, asking: Asking) -> None:
         """Carry out one request; it is answered now or later, exactly once."""
-        replier = Replier(self._api_of[request.api_key], request, asking)
+        key = request.api_key
+        replier = Replier(self._api_of[key], request, asking)
         with replier:
-            if self.is_shutting_down:
-                raise ShuttingDownError("this broker is shutting down")
-            message = request.message
-            if isinstance(message, ProduceRequest):
-                self._produce.handle(message, request.attachment, replier)
-            elif isinstance(message, FetchRequest):
-                self._fetch.handle(message, replier)
-            elif isinstance(message, MetadataRequest):
-                replier.reply(self._session.describe(message, local=asking.local))
-            elif isinstance(message, HelloRequest):
-                replier.reply(self._session.hello(message, self._versions))
+            plain = self._plain.get(key)
+            if plain is not None:
+                replier.reply(plain(request.message, request.attachment))
+                return
+            parking = self._parking.get(key)
+            if parking is not None:
+                parking(request.message, replier)
+                return
+            slow = self._slow.get(key)
+            if slow is not None:
+                self._nursery.start_soon(self._run_slow, slow, request.message, replier)
+                return
+            self._serve_client(request, replier)
+
+    def _serve_client(self, request: Request, replier: Replier) -> None:
+        clients = self._clients
+        if self.is_shutting_down:
+            raise ShuttingDownError("this broker is shutting down")
+        if clients is None:
+            raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
+        message = request.message
+        if isinstance(message, ProduceRequest):
+            clients.produce.handle(message, request.attachment, replier)
+        elif isinstance(message, FetchRequest):
+            clients.fetch.handle(message, replier)
+        elif isinstance(message, CommitOffsetsRequest):
+            clients.commits.handle(message, replier)
+        elif isinstance(message, MetadataRequest):
+            session, local = clients.session, replier.asking.local
+            if session.may_be_behind(message):
+                ask = partial(session.describe_after_asking, local=local)
+                self._nursery.start_soon(self._run_slow, ask, message, replier)
             else:
-                self._nursery.start_soon(
-                    self._run_slow, self._slow[request.api_key], message, replier
-                )
+                replier.reply(session.describe(message, local=local))
+        else:
+            self._nursery.start_soon(
+                self._run_slow, self._slow_of_clients[request.api_key], message, replier
+            )
 
     @staticmethod
     async def _run_slow(handler: SlowHandler, message: object, replier: Replier) -> None:

@@ -4,6 +4,8 @@ Shell: owns the flush tasks. Whatever arrives while a sync runs is covered by th
 batches grow by themselves under load and nothing lingers when there is none.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import final
 
 import trio
@@ -24,12 +26,14 @@ class Flusher:
         self._env = env
         self._nursery = nursery
         self._lazy: dict[Partition, None] = {}
+        self._under_way: dict[Partition, float] = {}
+        """Partitions that are being synced, and since when (seconds of trio's clock), in order."""
         self._ended = trio.Event()
         self._running_count = 0
 
     def appended(self, partition: Partition) -> None:
         """Make what was appended durable: at once or in the background, as the topic says."""
-        if partition.leader.durability is Durability.FSYNC:
+        if partition.durability is Durability.FSYNC:
             self.request(partition)
         else:
             self._lazy[partition] = None
@@ -37,7 +41,7 @@ class Flusher:
     def request(self, partition: Partition) -> None:
         """Start a flush, unless one runs; then another follows it."""
         partition.is_flush_wanted = True
-        if not partition.is_flushing:
+        if not (partition.is_flushing or partition.is_held):
             partition.is_flushing = True
             self._running_count += 1
             self._nursery.start_soon(self._flush, partition)
@@ -48,11 +52,35 @@ class Flusher:
         for partition in lazy:
             self.request(partition)
 
+    def stalled(self, for_s: float) -> list[Partition]:
+        """Return partitions of which one sync has taken longer than that, and has not ended."""
+        late_before = trio.current_time() - for_s
+        found: list[Partition] = []
+        for partition, begun in self._under_way.items():
+            if begun >= late_before:
+                break
+            found.append(partition)
+        return found
+
     async def forget(self, partition: Partition) -> None:
         """Flush a partition no more, and return when nobody touches its files."""
         self._lazy.pop(partition, None)
-        while partition.is_flushing:
+        while partition.is_flushing or partition.is_held:
             await self._ended.wait()
+
+    @asynccontextmanager
+    async def hold(self, partition: Partition) -> AsyncGenerator[None, None]:
+        """Let nobody touch a log while the block runs, which begins when nobody does."""
+        partition.is_held = True
+        try:
+            while partition.is_flushing:
+                await self._ended.wait()
+            yield
+        finally:
+            partition.is_held = False
+            self._tell_ended()
+            if partition.is_flush_wanted:
+                self.request(partition)
 
     async def flush_now(self, partition: Partition) -> None:
         """Return when everything appended before this call is durable.
@@ -63,7 +91,7 @@ class Flusher:
         # One that is under way may have begun too early; the one after it has not.
         wanted = partition.flushes_begun + 1
         self.request(partition)
-        while partition.is_flushing and partition.flushes_ended < wanted:
+        while partition.is_held or (partition.is_flushing and partition.flushes_ended < wanted):
             await self._ended.wait()
         partition.log.require_online()
 
@@ -74,7 +102,7 @@ class Flusher:
 
     async def _flush(self, partition: Partition) -> None:
         try:
-            while partition.is_flush_wanted:
+            while partition.is_flush_wanted and not partition.is_held:
                 partition.is_flush_wanted = False
                 await self._flush_once(partition)
         finally:
@@ -92,6 +120,7 @@ class Flusher:
         if flush is None:
             return
         partition.flushes_begun += 1
+        self._under_way[partition] = trio.current_time()
         try:
             await self._env.offload(flush.run)
         except OSError as error:
@@ -107,6 +136,8 @@ class Flusher:
                 durable_end_offset=log.durable_end_offset,
                 had_room=not flush.had_no_room,
             )
+        finally:
+            del self._under_way[partition]
         partition.flushes_ended += 1
         self._tell_ended()
 

@@ -3,7 +3,7 @@
 Shell: owns three tasks, which cost nothing while there is nothing to do.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, final
 
 import trio
@@ -35,15 +35,18 @@ class Maintenance:
         partitions: Partitions,
         flusher: Flusher,
         connections: Iterable[Tidied],
-        make_missing_logs: Callable[[], Awaitable[None]],
+        retry_logs: Callable[[], None],
     ) -> None:
-        """Look after `partitions` and `connections`, which may change at any time."""
+        """Look after `partitions` and `connections`, which may change at any time.
+
+        `retry_logs` is called now and then: there may be room for logs that could not be made.
+        """
         self._env = env
         self._config = config
         self._partitions = partitions
         self._flusher = flusher
         self._connections = connections
-        self._make_missing_logs = make_missing_logs
+        self._retry_logs = retry_logs
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -68,10 +71,12 @@ class Maintenance:
     async def _look_after_logs(self) -> None:
         while True:
             await trio.sleep(self._config.maintenance_interval_ms / 1000)
-            await self._make_missing_logs()
+            self._retry_logs()
             if self._env.buggify("files dropped"):
                 self._partitions.drop_files()
             for partition in self._partitions.all():
+                if partition.is_held:
+                    continue
                 try:
                     await self._look_after(partition)
                 except OSError as error:

@@ -1,19 +1,33 @@
-"""One partition that this broker leads: its log, what is committed, and who waits for it.
+"""One partition of which this broker has a replica: its log, what is committed, who waits for it.
 
 Plain calls only: nothing here awaits, so nothing comes between a decision and its effect.
 """
 
 import heapq
+from collections.abc import Callable
 from itertools import count
 from typing import Protocol, final
 
 from coordinator.topic_config import TopicConfig
 from isr.durability import ack_level
+from isr.follower import PartitionFollower
+from isr.followers import Followers
 from isr.leader import PartitionLeader
+from isr.replica_set import ReplicaSet
 from logstore.log import LogStatus, PartitionLog
 from wire.env import Probe
-from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
+from wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    DiskFullError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotLeaderError,
+)
 from wire.produce import AckLevel, Acks
+
+_PASSING = (CorruptRecordError, DiskFullError, LogOfflineError)
+"""Errors of one replica, which another one in sync does not have."""
 
 
 class AckWaiter(Protocol):
@@ -36,6 +50,14 @@ class DataWaiter(Protocol):
         ...
 
 
+class Watcher(Protocol):
+    """Somebody who follows what happens to a replica, for as long as it is there."""
+
+    def changed(self, partition: "Partition") -> None:
+        """There is more in the log, on the disk or committed, or somebody else leads."""
+        ...
+
+
 @final
 class Partition:
     """A partition and its waiters.
@@ -46,17 +68,27 @@ class Partition:
     def __init__(
         self, topic_id: bytes, number: int, log: PartitionLog, config: TopicConfig, probe: Probe
     ) -> None:
-        """Lead the partition whose log is `log`; tell `probe` of changes of its status."""
+        """Have a replica whose log is `log`; tell `probe` of changes of its status."""
         self._probe = probe
         self.topic_id = topic_id
         self.number = number
         self.log = log
-        self.leader = PartitionLeader(
-            leader_epoch=0,
-            durability=config.durability,
-            log_end_offset=log.log_end_offset,
-            durable_end_offset=log.durable_end_offset,
-        )
+        self.durability = config.durability
+        self.leader: PartitionLeader | None = None
+        """What this broker knows as the leader; `None` while another one leads, or nobody."""
+        self.follower: PartitionFollower | None = None
+        """What this broker knows as a follower; `None` while it leads."""
+        self.watchers: dict[Watcher, None] = {}
+        """Told of whatever happens; they take themselves out again."""
+        self.is_held = False
+        """Whether the log is being truncated or begun anew: nobody may touch it, and this broker
+        does not take another role before that is done."""
+        self.is_stalled = False
+        """Whether its disk has not answered for too long."""
+        self.status_changed: Callable[[Partition], None] | None = None
+        """Called when the status of the log is another one."""
+        self._high_watermark = log.high_watermark
+        """As far as it was known when this broker took its role."""
         self.is_flushing = False
         """Whether a flush task is under way."""
         self.is_flush_wanted = False
@@ -72,19 +104,65 @@ class Partition:
         self._known_status = log.status
 
     @property
+    def key(self) -> tuple[bytes, int]:
+        """Topic id and number."""
+        return self.topic_id, self.number
+
+    @property
     def high_watermark(self) -> int:
-        """First offset that is not committed (exclusive end)."""
-        return self.leader.high_watermark
+        """First offset that is not known to be committed (exclusive end)."""
+        if self.leader is not None:
+            return self.leader.high_watermark
+        return self._high_watermark if self.follower is None else self.follower.high_watermark
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this replica can be counted on: it may be in sync."""
+        return self.log.status is LogStatus.ONLINE and not self.is_stalled
 
     @property
     def waiter_count(self) -> int:
         """How many batches and fetches wait here."""
         return len(self._data_waiters) + sum(map(len, self._ack_waiters.values()))
 
+    def lead(self, leader_epoch: int, followers: Followers | None = None) -> None:
+        """Lead from now on, in this leader epoch; without `followers`, alone."""
+        self.resign(NotLeaderError("this broker leads the partition anew, in a later epoch"))
+        assert not self.is_held, "the log is not in order"
+        log = self.log
+        self.leader = PartitionLeader(
+            leader_epoch=leader_epoch,
+            durability=self.durability,
+            log_end_offset=log.log_end_offset,
+            durable_end_offset=log.durable_end_offset,
+            high_watermark=None if followers is None else self._high_watermark,
+            followers=followers,
+        )
+
+    def follow(self, leader_id: int | None, leader_epoch: int) -> None:
+        """Follow another broker from now on, or nobody, in this leader epoch."""
+        leader = "nobody" if leader_id is None else f"broker {leader_id}"
+        self.resign(NotLeaderError(f"{leader} leads the partition now"))
+        self.follower = PartitionFollower(
+            leader_id=leader_id, leader_epoch=leader_epoch, high_watermark=self._high_watermark
+        )
+
+    def resign(self, error: BrokerError) -> None:
+        """Neither lead nor follow any more; whoever waits for a leader here is told why."""
+        self._high_watermark = self.high_watermark
+        was_leader = self.leader is not None
+        self.leader = self.follower = None
+        if was_leader:
+            self.failed(error)
+        else:
+            self._wake_fetches()
+
     def reconfigure(self, config: TopicConfig) -> None:
         """Let other settings be in force from now on."""
         self.log.config = config.log
-        self.leader.durability = config.durability
+        self.durability = config.durability
+        if self.leader is not None:
+            self.leader.durability = config.durability
         self.progressed()
 
     def wait_for_ack(self, acks: Acks, offset: int, waiter: AckWaiter, index: int) -> None:
@@ -103,10 +181,18 @@ class Partition:
     def progressed(self) -> None:
         """Look at how far the log is, and tell those who waited for it."""
         log, leader = self.log, self.leader
+        if leader is None:
+            before = log.high_watermark
+            log.high_watermark = self.high_watermark
+            if self._data_waiters and log.high_watermark > before:
+                self._wake_fetches()
+            self._tell_watchers()
+            return
         before = leader.high_watermark
         leader.progressed(
             log_end_offset=log.log_end_offset, durable_end_offset=log.durable_end_offset
         )
+        log.high_watermark = leader.high_watermark
         for acks, waiters in self._ack_waiters.items():
             if waiters:
                 # As it is now: it may have been another one when they began to wait.
@@ -117,6 +203,21 @@ class Partition:
                     waiter.acknowledged(index, level)
         if self._data_waiters and leader.high_watermark > before:
             self._wake_fetches()
+        if self.watchers:
+            self._tell_watchers()
+
+    def replicas_changed(self, replicas: ReplicaSet, *, now_ms: int) -> None:
+        """Lead on with other replicas, others in sync, or another minimum.
+
+        Who waits for all of them, while too few are in sync, is told so: that may take for ever.
+        """
+        leader = self.leader
+        assert leader is not None, "it is led here"
+        leader.replicas_changed(replicas, now_ms=now_ms)
+        self.progressed()
+        error = leader.why_not_to_wait(Acks.ALL)
+        if error is not None:
+            self._fail_acks(self._ack_waiters[Acks.ALL], error)
 
     def damage_found(self, error: CorruptRecordError) -> None:
         """Take note of damage that a reader came upon."""
@@ -129,6 +230,41 @@ class Partition:
         self.log.fail(reason)
         self.note_status(reason)
         return LogOfflineError(f"{self.log.directory} is offline: {reason}")
+
+    def passing(self, error: BrokerError) -> BrokerError:
+        """Return what to tell a client of an error: to ask another replica, if one is better."""
+        if self.follower is not None and isinstance(error, _PASSING):
+            return NotLeaderError(f"{error}; the leader may have it")
+        if self._has_others and isinstance(error, _PASSING):
+            return LeaderNotAvailableError(
+                f"{error}; another replica is to lead partition {self.number}"
+            )
+        return error
+
+    def require_disk(self) -> None:
+        """Check that the disk answers, if there are others who could lead meanwhile.
+
+        Raises:
+            LeaderNotAvailableError: It does not, and has not for a while.
+        """
+        if self.is_stalled and self._has_others:
+            raise LeaderNotAvailableError(
+                f"the disk under {self.log.directory} does not answer; another replica is to lead"
+                f" partition {self.number}"
+            )
+
+    def stalled(self) -> None:
+        """Take note that the disk does not answer; nobody waits for it if others could lead."""
+        self.is_stalled = True
+        try:
+            self.require_disk()
+        except LeaderNotAvailableError as error:
+            self.failed(error)
+
+    @property
+    def _has_others(self) -> bool:
+        leader = self.leader
+        return leader is not None and len(leader.replicas.in_sync_replicas) > 1
 
     def note_status(self, reason: str) -> None:
         """Tell the operator, and whoever waits in vain, if the status of the log is another one.
@@ -147,20 +283,30 @@ class Partition:
             reason=reason,
         )
         if status is LogStatus.OFFLINE:
-            self.failed(
-                LogOfflineError(
-                    f"{self.log.directory} is offline: {reason}; restart the broker once the disk"
-                    " is in order"
-                )
+            error = LogOfflineError(
+                f"{self.log.directory} is offline: {reason}; restart the broker once the disk is in"
+                " order"
             )
+            self.failed(self.passing(error))
+        if self.status_changed is not None:
+            self.status_changed(self)
 
     def failed(self, error: BrokerError) -> None:
         """Tell everybody that waits that it is in vain."""
         for waiters in self._ack_waiters.values():
-            while waiters:
-                _, _, waiter, index = heapq.heappop(waiters)
-                waiter.failed(index, error)
+            self._fail_acks(waiters, error)
         self._wake_fetches()
+        self._tell_watchers()
+
+    @staticmethod
+    def _fail_acks(waiters: list[tuple[int, int, AckWaiter, int]], error: BrokerError) -> None:
+        while waiters:
+            _, _, waiter, index = heapq.heappop(waiters)
+            waiter.failed(index, error)
+
+    def _tell_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher.changed(self)
 
     def _wake_fetches(self) -> None:
         waiters, self._data_waiters = self._data_waiters, {}

@@ -1,122 +1,214 @@
-"""All partitions that this broker leads, from directories to open logs.
+"""All partitions of which this broker has a replica, from directories to open logs.
 
 Shell: opens, makes and removes logs on the disk.
 """
 
-from typing import final
+import math
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
 
 from broker.data_directory import DataDirectory
 from broker.partition import Partition
 from coordinator.catalog import Catalog, Topic
+from coordinator.cluster.delta import Key
+from coordinator.cluster.state import ClusterState
+from logstore.disk import Disk
 from logstore.file_cache import FileCache
 from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
+from logstore.restart import restart_log
 from logstore.segment_format import SegmentHeader
 from wire.env import Env
-from wire.errors import UnknownPartitionError, UnknownTopicIdError
+from wire.errors import (
+    BrokerError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotLeaderError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
+
+_READING_S: Final = 5.0
+"""Whoever has read at a follower so recently is taken to read on."""
 
 
 @final
 class Partitions:
-    """Open partitions by topic id and number.
+    """Open partitions by topic id and number."""
 
-    Invariant: all partitions of a topic are open, or none. A topic of which none is open is being
-    created, or could not be created yet because the disk is full.
-    """
+    def __init__(
+        self,
+        env: Env,
+        directory: DataDirectory,
+        files: FileCache,
+        *,
+        state: Callable[[], ClusterState],
+        may_lead: Callable[[], bool],
+    ) -> None:
+        """Keep partitions in `directory`.
 
-    def __init__(self, env: Env, directory: DataDirectory, files: FileCache) -> None:
-        """Keep partitions in `directory`."""
+        Args:
+            env: The world.
+            directory: Where the logs are.
+            files: The open files.
+            state: Returns the metadata as this broker knows it.
+            may_lead: Returns whether this broker may act as a leader at the moment.
+        """
         self._env = env
         self._directory = directory
         self._files = files
-        self._by_topic: dict[bytes, list[Partition]] = {}
+        self._state = state
+        self._may_lead = may_lead
+        self._open: dict[Key, Partition] = {}
+        self._read_at = -math.inf
+        """When somebody last read what is followed here, in seconds of trio's clock."""
+
+    @property
+    def disk(self) -> Disk:
+        """Where the logs are."""
+        return self._files.disk
 
     def all(self) -> list[Partition]:
         """Return every open partition."""
-        return [partition for topic in self._by_topic.values() for partition in topic]
+        return list(self._open.values())
 
-    def of_topic(self, topic_id: bytes) -> list[Partition] | None:
-        """Return the partitions of a topic in order, `None` when they are not open."""
-        return self._by_topic.get(topic_id)
+    def replica(self, topic_id: bytes, number: int) -> Partition | None:
+        """Return an open partition, led here or not."""
+        return self._open.get((topic_id, number))
 
     def find(self, topic_id: bytes, number: int) -> Partition:
-        """Return one partition.
+        """Return a partition that this broker leads.
 
         Raises:
             UnknownTopicIdError: No topic has this id, any more or yet.
             UnknownPartitionError: The topic has fewer partitions.
+            NotLeaderError: Another broker leads it.
+            LeaderNotAvailableError: Nobody does at the moment.
         """
-        partitions = self._by_topic.get(topic_id)
-        if partitions is None:
-            raise UnknownTopicIdError(
+        partition = self._open.get((topic_id, number))
+        if partition is not None and partition.leader is not None and self._may_lead():
+            return partition
+        raise self._why_not(topic_id, number)
+
+    def readable(self, topic_id: bytes, number: int) -> Partition:
+        """Return a partition that this broker leads, or follows with a log that is in order.
+
+        Whoever follows has what is committed as far as it knows. One that has lost touch with its
+        cluster could be behind for ever, and nobody would notice.
+
+        Raises:
+            BrokerError: As for `find`.
+        """
+        partition = self._open.get((topic_id, number))
+        if (
+            partition is not None
+            and partition.follower is not None
+            and not partition.is_held
+            and self._may_lead()
+        ):
+            self._read_at = trio.current_time()
+            return partition
+        return self.find(topic_id, number)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether somebody reads what this broker only follows, or did so a moment ago."""
+        return trio.current_time() - self._read_at < _READING_S
+
+    def _why_not(self, topic_id: bytes, number: int) -> BrokerError:
+        state, own_id = self._state(), self._directory.identity.node_id
+        partition = state.partition(topic_id, number)
+        if partition is None and not state.partitions(topic_id):
+            return UnknownTopicIdError(
                 f"no topic has the id {topic_id.hex()}; it was deleted, or never was here"
             )
-        if not 0 <= number < len(partitions):
-            raise UnknownPartitionError(
+        if partition is None:
+            return UnknownPartitionError(
                 f"there is no partition {number}; the topic has partitions 0 to"
-                f" {len(partitions) - 1}"
+                f" {len(state.partitions(topic_id)) - 1}"
             )
-        return partitions[number]
+        if partition.leader is None:
+            return LeaderNotAvailableError(f"nobody leads partition {number} at the moment")
+        if partition.leader != own_id:
+            return NotLeaderError(
+                f"broker {partition.leader} leads partition {number}, not this one"
+            )
+        if (topic_id, number) in self._open:
+            return LeaderNotAvailableError(
+                f"broker {own_id} leads partition {number}, and has not heard of its cluster lately"
+            )
+        return LeaderNotAvailableError(f"partition {number} is being opened, or there was no room")
 
-    async def open_all(self, catalog: Catalog) -> None:
-        """Open the logs of all topics, and settle what topics left behind.
+    async def settle_left_overs(self, catalog: Catalog) -> None:
+        """Remove what deleted topics left behind; the start of a broker.
 
         Raises:
             OSError: The disk failed.
-            DataDirectoryError: A file belongs elsewhere, or to a newer version.
         """
-        topics = catalog.topics
         await self._env.offload(lambda: self._settle_left_overs(catalog))
-        total = sum(topic.partition_count for topic in topics)
-        opened = 0
-        for topic in topics:
-            partitions: list[Partition] = []
-            for number in range(topic.partition_count):
-                partitions.append(await self._open(topic, number))
-                opened += 1
-                if opened % 100 == 0:
-                    self._env.probe("opening_logs", opened=opened, total=total)
-            self._by_topic[topic.topic_id] = partitions
 
-    async def create(self, topic: Topic) -> None:
-        """Make and open the logs of a new topic, or of one that could not be made before.
+    async def open(self, topic: Topic, number: int) -> Partition:
+        """Open the log of a replica, or make it.
 
         Raises:
-            OSError: The disk is full or failed; none of them is open.
+            OSError: The disk is full or failed.
+            DataDirectoryError: A file belongs elsewhere, or to a newer version.
         """
-        partitions = [await self._open(topic, number) for number in range(topic.partition_count)]
-        self._by_topic[topic.topic_id] = partitions
+        partition = await self._open_log(topic, number)
+        self._open[topic.topic_id, number] = partition
+        return partition
+
+    async def restart(self, partition: Partition, offset: int) -> None:
+        """Begin the log of a replica anew at an offset; nobody else may touch it meanwhile.
+
+        Raises:
+            DiskFullError: There is no room; the log may have lost its end.
+            LogOfflineError: The disk failed.
+        """
+
+        def restart_it() -> PartitionLog:
+            owner = SegmentHeader(partition.topic_id, partition.number, 0)
+            now_ms = self._env.clock.now_ms()
+            try:
+                return restart_log(partition.log, offset, owner, self._files, now_ms=now_ms)
+            except OSError as error:
+                raise LogOfflineError(f"the log could not be begun anew: {error}") from error
+
+        partition.log = await self._env.offload(restart_it)
 
     def drop_files(self) -> None:
         """Keep no file open and no index in memory; whoever needs them loads them again."""
         self._files.clear()
 
-    def reconfigure(self, topic: Topic) -> list[Partition]:
-        """Let a topic's new settings be in force; return its partitions."""
-        partitions = self._by_topic.get(topic.topic_id, [])
-        for partition in partitions:
-            partition.reconfigure(topic.config)
-        return partitions
-
-    def close(self, topic: Topic) -> list[Partition]:
-        """Close the logs of a deleted topic, tell everybody who waits there, and return them."""
-        partitions = self._by_topic.pop(topic.topic_id, [])
-        for partition in partitions:
+    def close(self, key: Key, error: BrokerError) -> Partition | None:
+        """Close the log of a partition, tell everybody who waits there why, and return it."""
+        partition = self._open.pop(key, None)
+        if partition is not None:
             partition.log.close()
-        for partition in partitions:
-            partition.failed(UnknownTopicIdError(f"topic {topic.name!r} was deleted"))
-        return partitions
+            partition.failed(error)
+        return partition
 
-    async def remove_files(self, topic: Topic) -> None:
-        """Remove the files of a topic whose logs are closed, and that nobody flushes.
+    async def remove_replica(self, name: str, topic_id: bytes, number: int) -> None:
+        """Remove the files of a partition that others have now; its log is closed.
 
         Raises:
             OSError: Some are still there; the next start removes them.
         """
-        await self._env.offload(lambda: self._directory.set_aside(topic.name, topic.topic_id))
+        await self._env.offload(lambda: self._directory.set_aside_partition(name, topic_id, number))
         await self._env.offload(self._directory.remove_deleted)
 
-    async def _open(self, topic: Topic, number: int) -> Partition:
+    async def remove_files(self, name: str, topic_id: bytes) -> None:
+        """Remove the files of a deleted topic whose logs are closed, and that nobody flushes.
+
+        Raises:
+            OSError: Some are still there; the next start removes them.
+        """
+        await self._env.offload(lambda: self._directory.set_aside(name, topic_id))
+        await self._env.offload(self._directory.remove_deleted)
+
+    async def _open_log(self, topic: Topic, number: int) -> Partition:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
 
         def open_it() -> tuple[PartitionLog, RecoveryReport]:
@@ -161,7 +253,9 @@ class Partitions:
 
     def _settle_left_overs(self, catalog: Catalog) -> None:
         for name, topic_id in self._directory.stored_topics():
-            if catalog.topic_by_id(topic_id) is not None:
+            topic = catalog.topic_by_id(topic_id)
+            if topic is not None:
+                self._settle_replicas(topic)
                 continue
             if catalog.was_deleted(topic_id):
                 self._directory.set_aside(name, topic_id)
@@ -173,3 +267,11 @@ class Partitions:
                     directory=self._directory.topic_directory(name, topic_id),
                 )
         self._directory.remove_deleted()
+
+    def _settle_replicas(self, topic: Topic) -> None:
+        """Set aside partitions of which the cluster says that others have them now."""
+        own_id = self._directory.identity.node_id
+        for number in self._directory.stored_partitions(topic.name, topic.topic_id):
+            known = self._state().partition(topic.topic_id, number)
+            if known is not None and own_id not in known.replicas:
+                self._directory.set_aside_partition(topic.name, topic.topic_id, number)

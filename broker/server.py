@@ -1,45 +1,102 @@
 """The broker: where the parts are put together.
 
-Shell: owns the listening socket and the order in which things start and stop.
+Shell: owns the order in which things start and stop.
+
+A start goes from what needs nobody to what needs others: the data directory, the address, the
+node's place in its cluster, a registration with the cluster, the logs; then clients are served. A
+stop goes back: others take over what they can, clients get their answers, everything goes to disk.
 """
 
-import errno
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import cast, final
+from typing import Any, Final, final
 
 import trio
 
+from broker.acceptor import Acceptor, listen
 from broker.config import BrokerConfig, parse_address
-from broker.connection import Connection
 from broker.data_directory import DataDirectory, open_data_directory
-from broker.dispatch import Dispatcher, SlowHandler
+from broker.dispatch import ClientHandlers, Dispatcher
 from broker.flusher import Flusher
+from broker.handlers.cluster import ClusterHandler
 from broker.handlers.fetch import FetchHandler
+from broker.handlers.groups import CommitHandler
+from broker.handlers.introduction import IntroductionHandler
+from broker.handlers.moves import MovesHandler
 from broker.handlers.offsets import OffsetsHandler
 from broker.handlers.produce import ProduceHandler
+from broker.handlers.raft import RaftHandler
+from broker.handlers.reassignment import ReassignmentHandler
 from broker.handlers.session import SessionHandler
 from broker.handlers.topics import TopicsHandler
+from broker.log_extents import LogExtents
 from broker.maintenance import Maintenance
-from broker.memory import MemoryBudget
+from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
+from broker.replication.roles import Roles
+from broker.replication.surroundings import Surroundings
+from broker.scrubber import Scrubber, ScrubProgress
 from broker.waiting import Waiting
-from coordinator.local import LocalMetadata, open_local_metadata
+from coordinator.cluster_node import ClusterNode
+from coordinator.founding import open_node
+from coordinator.group_coordinator import GroupCoordinator
+from coordinator.registration import BrokerPlace, Registration
 from logstore.disk import Disk
 from logstore.file_cache import FileCache
 from wire import api
-from wire.api import ApiKey
+from wire.cluster import PeerStatusReply
 from wire.env import Env, Listener
-from wire.errors import ConfigError, LogOfflineError
+from wire.errors import LogOfflineError, TidelogError
 
 _log = logging.getLogger("tidelog.broker")
 
-_ACCEPT_RETRY_S = 0.1
-_VERSION = version("tidelog")
+_VERSION: Final = version("tidelog")
 """Looked up when the program is loaded: a start touches files only through its disk."""
+
+_LEAVING_S: Final = 5.0
+"""How long a stop waits for the cluster to hand over what this broker leads."""
+
+APIS: Final[tuple[api.Api[Any, Any], ...]] = (
+    api.HELLO,
+    api.METADATA,
+    api.CREATE_TOPIC,
+    api.DESCRIBE_TOPICS,
+    api.ALTER_TOPIC,
+    api.DELETE_TOPIC,
+    api.DELETE_RECORDS,
+    api.INIT_PRODUCER,
+    api.PRODUCE,
+    api.FETCH,
+    api.LIST_OFFSETS,
+    api.GROUP_HEARTBEAT,
+    api.COMMIT_OFFSETS,
+    api.FETCH_OFFSETS,
+    api.LIST_GROUPS,
+    api.DESCRIBE_GROUPS,
+    api.RESET_OFFSETS,
+    api.DELETE_GROUP,
+    api.PEER_STATUS,
+    api.RAFT,
+    api.RAFT_SNAPSHOT,
+    api.DECIDE,
+    api.HEARTBEAT,
+    api.JOIN,
+    api.EXTENTS,
+    api.REPLICA_FETCH,
+    api.REPLICA_DURABLE,
+    api.REPLICA_READ,
+    api.DESCRIBE_CLUSTER,
+    api.ELECT_LEADERS,
+    api.REASSIGN,
+    api.ALTER_CLUSTER,
+    api.DESCRIBE_MOVES,
+    api.DRAIN_BROKER,
+    api.UNREGISTER_BROKER,
+)
+"""All that a broker speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,250 +110,386 @@ class BrokerStatistics:
     """Entries of such requests at partitions; one request may wait at many."""
     request_memory_bytes: int
     """Memory lent to connections, of `request_memory_bytes` in the settings."""
+    scrub: ScrubProgress
+    """How far the search for damage has come."""
 
 
 @final
 class Broker:
-    """A running broker."""
+    """A broker, from when its address is known."""
 
     def __init__(
         self,
         env: Env,
         config: BrokerConfig,
         directory: DataDirectory,
-        metadata: LocalMetadata,
-        partitions: Partitions,
+        listener: Listener,
         nursery: trio.Nursery,
     ) -> None:
-        """Put the parts together; `open_broker` opens them."""
+        """Be in nobody's service yet; tasks run in `nursery`."""
         self._env = env
         self._config = config
         self._directory = directory
-        self._metadata = metadata
-        self._partitions = partitions
         self._nursery = nursery
+        self._files = FileCache(directory.disk, open_files_max=config.open_files_max)
+        self._introduction = IntroductionHandler(config, APIS, version=_VERSION)
+        self._dispatcher = Dispatcher(nursery, APIS)
+        self._acceptor = Acceptor(env, config, listener, self._dispatcher, nursery)
         self._waiting = Waiting()
         self._flusher = Flusher(env, nursery)
-        self._memory = MemoryBudget(config.request_memory_bytes)
-        self._connections: dict[Connection, None] = {}
-        self._accepting = trio.CancelScope()
-        self._listener: Listener | None = None
-        self._topics = TopicsHandler(env, config, metadata, partitions, self._flusher)
-        self._dispatcher = self._make_dispatcher()
-        self._maintenance = Maintenance(
-            env,
-            config,
-            partitions,
-            self._flusher,
-            self._connections,
-            self._topics.make_missing_logs,
-        )
+        self._coordinating = trio.CancelScope()
+        self._registering = trio.CancelScope()
+        self._has_left_cluster = trio.Event()
+        self._cluster: ClusterNode | None = None
+        self._registration: Registration | None = None
+        self._partitions: Partitions | None = None
+        self._scrubber: Scrubber | None = None
+        self._surroundings: Surroundings | None = None
+        self.failure: TidelogError | None = None
+        """Why this broker cannot go on, if something outside of it says so."""
 
     @property
     def address(self) -> str:
         """`HOST:PORT` that is listened on."""
-        assert self._listener is not None
-        host, port = self._listener.address
+        host, port = self._acceptor.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def cluster_id(self) -> str:
-        """Identity of the cluster that this broker is."""
-        return self._directory.identity.cluster_id
+        """Identity of the cluster that this broker is in; empty as long as it is in none."""
+        return self._directory.cluster_id
 
     def statistics(self) -> BrokerStatistics:
         """Return what is held for clients now."""
+        partitions = [] if self._partitions is None else self._partitions.all()
         return BrokerStatistics(
-            connection_count=len(self._connections),
+            connection_count=len(self._acceptor.connections),
             waiting_count=len(self._waiting),
-            waiter_count=sum(each.waiter_count for each in self._partitions.all()),
-            request_memory_bytes=self._memory.used_bytes,
+            waiter_count=sum(each.waiter_count for each in partitions),
+            request_memory_bytes=self._acceptor.memory.used_bytes,
+            scrub=ScrubProgress() if self._scrubber is None else self._scrubber.progress,
         )
 
-    def start(self, listener: Listener) -> None:
-        """Begin to serve."""
-        self._listener = listener
-        for partition in self._partitions.all():
-            self._flusher.request(partition)
-        self._nursery.start_soon(self._waiting.run)
-        self._nursery.start_soon(self._maintenance.run)
-        self._nursery.start_soon(self._accept, listener)
+    async def start(self) -> None:
+        """Become a part of the cluster, open what is there, and begin to serve.
+
+        Raises:
+            DataDirectoryError: The data directory is damaged, or belongs elsewhere.
+            ConfigError: The peers do not go together.
+            OSError: The disk failed.
+        """
+        introduction = self._introduction
+        self._dispatcher.serve_brokers(
+            {api.HELLO: introduction.hello, api.PEER_STATUS: introduction.peer_status}, {}
+        )
+        self._nursery.start_soon(self._acceptor.run)
+        cluster = await self._enter_cluster()
+        registration = self._make_registration(cluster)
+        await registration.register()
+        self._dispatcher.waiting_for = "it is opening its logs"
+        partitions = Partitions(
+            self._env,
+            self._directory,
+            self._files,
+            state=lambda: cluster.metadata.state,
+            may_lead=registration.may_lead,
+        )
+        self._surroundings = Surroundings(
+            self._env,
+            self._nursery,
+            cluster,
+            registration,
+            partitions,
+            self._flusher,
+            self._config.replica_lag_max_ms,
+        )
+        roles = Roles(self._surroundings, self._waiting)
+        self._dispatcher.serve_followers(
+            {
+                api.REPLICA_FETCH: roles.server.fetch,
+                api.REPLICA_DURABLE: roles.server.durable,
+                api.REPLICA_READ: roles.server.reader.read,
+            }
+        )
+        keeper = PartitionKeeper(self._env, cluster.metadata, partitions, self._flusher, roles)
+        await keeper.start()
+        self._warn_of_large_batches(cluster)
+        self._partitions = partitions
+        self._serve_clients(cluster, partitions, keeper)
+        maintenance = Maintenance(
+            self._env,
+            self._config,
+            partitions,
+            self._flusher,
+            self._acceptor.connections,
+            keeper.retry,
+        )
+        self._scrubber = Scrubber(self._env, self._config, partitions, self._flusher)
+        for run in (
+            self._waiting.run,
+            maintenance.run,
+            keeper.run,
+            roles.run,
+            self._scrubber.run,
+        ):
+            self._nursery.start_soon(run)
+        await roles.unfit.give_up_damaged()
+        await registration.beat()
+        self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
     async def stop(self) -> None:
         """Finish what is under way, put everything on disk, and leave the mark of a clean stop."""
+        assert self._cluster is not None
+        assert self._partitions is not None
+        assert self._scrubber is not None
         self._env.probe("broker_stopping", address=self.address)
-        self._accepting.cancel()
+        self._scrubber.stop()
+        await self._hand_over(self._cluster)
+        self._acceptor.refuse_more()
         self._dispatcher.is_shutting_down = True
         with trio.move_on_after(self._config.shutdown_grace_ms / 1000):
             self._waiting.close_all()
-            for connection in list(self._connections):
-                await connection.finish()
+            await self._acceptor.finish()
         for partition in self._partitions.all():
             partition.log.request_checkpoint()
             self._flusher.request(partition)
         await self._flusher.wait_idle()
+        await self._leave(self._cluster, self._partitions)
+
+    async def _hand_over(self, cluster: ClusterNode) -> None:
+        """Let others lead what this broker leads, if there are others."""
+        others = [
+            broker
+            for broker in cluster.metadata.state.brokers.values()
+            if broker.node_id != cluster.node_id and not broker.is_fenced
+        ]
+        if others and self._registration is not None:
+            await self._registration.leave(timeout_s=_LEAVING_S)
+            await cluster.hand_over()
+
+    async def _leave(self, cluster: ClusterNode, partitions: Partitions) -> None:
+        self._registering.cancel()
+        self._coordinating.cancel()
+        await self._has_left_cluster.wait()
+        assert self._registration is not None
+        broker_epoch = self._registration.broker_epoch
         try:
-            await self._metadata.aclose()
-            for partition in self._partitions.all():
+            await cluster.raft.aclose()
+            for partition in partitions.all():
                 partition.log.require_online()
             now_ms = self._env.clock.now_ms()
-            await self._env.offload(lambda: self._directory.mark_clean(now_ms=now_ms))
+            await self._env.offload(
+                lambda: self._directory.mark_clean(now_ms=now_ms, broker_epoch=broker_epoch)
+            )
         except (LogOfflineError, OSError) as error:
             self._env.probe("broker_stopped", severity="warning", is_clean=False, reason=str(error))
         else:
             self._env.probe("broker_stopped", is_clean=True)
 
-    async def _accept(self, listener: Listener) -> None:
-        try:
-            with self._accepting:
-                while True:
-                    await self._accept_one(listener)
-        finally:
-            listener.close()
+    async def _enter_cluster(self) -> ClusterNode:
+        """Find the cluster, or begin one, and take part in it."""
 
-    async def _accept_one(self, listener: Listener) -> None:
-        try:
-            stream = await listener.accept()
-        except OSError as error:
-            # Usually no descriptors are left: those who are connected go on.
-            self._env.probe("accept_failed", severity="error", reason=str(error))
-            await trio.sleep(_ACCEPT_RETRY_S)
-            return
-        if len(self._connections) >= self._config.connections_max:
-            self._env.probe(
-                "connection_refused",
-                severity="warning",
-                peer=stream.peer,
-                reason=f"there are {self._config.connections_max} connections already",
-            )
-            stream.close()
-            return
-        connection = Connection(self._env, self._config, stream, self._dispatcher, self._memory)
-        self._connections[connection] = None
-        self._nursery.start_soon(self._serve, connection)
+        def answer(status: PeerStatusReply) -> None:
+            self._introduction.status = status
+            self._dispatcher.waiting_for = "it is looking for the other nodes of its cluster"
 
-    async def _serve(self, connection: Connection) -> None:
-        """Serve one connection: the other of the two supervisors that catch every exception."""
-        try:
-            await connection.run()
-        except Exception as error:  # noqa: BLE001  (the supervisor)
-            _log.error("a connection failed unexpectedly", exc_info=error)
-        finally:
-            del self._connections[connection]
-
-    def _make_dispatcher(self) -> Dispatcher:
-        session = SessionHandler(
-            self._config,
-            self._metadata,
-            self._partitions,
-            cluster_id=self._directory.identity.cluster_id,
-            version=_VERSION,
-        )
-        topics = self._topics
-        offsets = OffsetsHandler(self._env, self._partitions)
-        slow = (
-            (api.CREATE_TOPIC, topics.create),
-            (api.DESCRIBE_TOPICS, topics.describe),
-            (api.ALTER_TOPIC, topics.alter),
-            (api.DELETE_TOPIC, topics.delete),
-            (api.DELETE_RECORDS, topics.delete_records),
-            (api.INIT_PRODUCER, session.init_producer),
-            (api.LIST_OFFSETS, offsets.list_offsets),
-        )
-        return Dispatcher(
-            self._nursery,
-            session=session,
-            produce=ProduceHandler(self._env, self._partitions, self._flusher, self._waiting),
-            fetch=FetchHandler(
-                self._env,
-                self._partitions,
-                self._waiting,
-                self._nursery,
-                fetch_bytes_max=self._config.fetch_bytes_max,
-            ),
-            slow={
-                ApiKey(served.key): (cast("api.AnyApi", served), cast("SlowHandler", handler))
-                for served, handler in slow
+        addresses = self._config.peer_addresses
+        found = await open_node(self._env, self._files, self._directory, addresses, answer)
+        answer(found.status)
+        cluster = ClusterNode(self._env, found, addresses, self._nursery)
+        self._cluster = cluster
+        handler = RaftHandler(cluster.raft)
+        self._dispatcher.serve_brokers(
+            {
+                api.RAFT: handler.handle,
+                api.RAFT_SNAPSHOT: handler.handle_snapshot,
+                # Also for people: it is when no majority is there that they ask.
+                api.DESCRIBE_CLUSTER: ClusterHandler(cluster).describe,
+            },
+            {
+                api.DECIDE: cluster.submission.decide,
+                api.HEARTBEAT: cluster.submission.take_heartbeat,
+                api.JOIN: cluster.submission.join,
             },
         )
+        self._dispatcher.waiting_for = "a majority of the cluster's nodes must be there"
+        self._nursery.start_soon(self._end_if_it_fails, self._coordinate)
+        self._nursery.start_soon(
+            self._end_if_it_fails, lambda: cluster.keep_joined(*self._reached_at())
+        )
+        await cluster.wait_first_term()
+        return cluster
+
+    async def _coordinate(self) -> None:
+        """Take part in the cluster until this broker stops.
+
+        A broker that is alone goes on with what it has when the disk of the metadata fails.
+
+        Raises:
+            LogOfflineError: The disk failed, and others must know that this broker is gone.
+        """
+        assert self._cluster is not None
+        try:
+            with self._coordinating:
+                await self._cluster.run()
+        except LogOfflineError:
+            if self._partitions is None or not self._cluster.raft.is_only_voter:
+                raise
+        finally:
+            self._has_left_cluster.set()
+
+    async def _stay_registered(self) -> None:
+        """Have the cluster know that this broker lives, until it stops."""
+        assert self._registration is not None
+        with self._registering:
+            await self._registration.run()
+
+    async def _end_if_it_fails(self, run: Callable[[], Awaitable[None]]) -> None:
+        """End this broker if something says that it must not go on."""
+        try:
+            await run()
+        except TidelogError as error:
+            self._env.probe("broker_must_stop", severity="error", reason=str(error))
+            self.failure = error
+            self._nursery.cancel_scope.cancel()
+
+    def _make_registration(self, cluster: ClusterNode) -> Registration:
+        host, port = self._reached_at()
+        place = BrokerPlace(
+            cluster.node_id,
+            self._directory.identity.disk_id,
+            host,
+            port,
+            self._config.failure_domain,
+            self._directory.clean_stop_epoch,
+        )
+        self._registration = Registration(
+            self._env,
+            cluster.submission,
+            cluster.metadata,
+            place,
+            cluster_id=cluster.raft.cluster_id,
+            is_only_voter=lambda: cluster.raft.is_only_voter,
+        )
+        return self._registration
+
+    def _reached_at(self) -> tuple[str, int]:
+        """Return where other brokers, and the clients that ask them, reach this one."""
+        if self._config.advertised:
+            return parse_address(self._config.advertised)
+        return self._config.peer_addresses.get(self._config.node_id, self._acceptor.address)
+
+    def _serve_clients(
+        self, cluster: ClusterNode, partitions: Partitions, keeper: PartitionKeeper
+    ) -> None:
+        env, config = self._env, self._config
+        session = SessionHandler(config, cluster, partitions)
+        topics = TopicsHandler(env, config, cluster, partitions, keeper, self._flusher)
+        fetch = FetchHandler(
+            env,
+            partitions,
+            self._waiting,
+            self._nursery,
+            fetch_bytes_max=config.fetch_bytes_max,
+        )
+        offsets = OffsetsHandler(env, partitions)
+        extents = LogExtents(
+            cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, self._nursery
+        )
+        groups = GroupCoordinator(env, cluster.raft, cluster.metadata, extents, config.groups)
+        self._nursery.start_soon(groups.run)
+        moves, administration = MovesHandler(cluster.metadata, partitions), ClusterHandler(cluster)
+        self._dispatcher.serve_brokers(
+            {api.DESCRIBE_MOVES: moves.describe}, {api.EXTENTS: extents.answer}
+        )
+        self._dispatcher.serve_clients(
+            ClientHandlers(
+                session,
+                ProduceHandler(env, partitions, self._flusher, self._waiting),
+                fetch,
+                CommitHandler(groups),
+                {
+                    api.CREATE_TOPIC: topics.create,
+                    api.DESCRIBE_TOPICS: topics.describe,
+                    api.ALTER_TOPIC: topics.alter,
+                    api.DELETE_TOPIC: topics.delete,
+                    api.DELETE_RECORDS: topics.delete_records,
+                    api.INIT_PRODUCER: session.init_producer,
+                    api.LIST_OFFSETS: offsets.list_offsets,
+                    api.GROUP_HEARTBEAT: groups.heartbeat,
+                    api.FETCH_OFFSETS: groups.fetch_offsets,
+                    api.LIST_GROUPS: groups.administration.list_groups,
+                    api.DESCRIBE_GROUPS: groups.administration.describe_groups,
+                    api.RESET_OFFSETS: groups.administration.reset_offsets,
+                    api.DELETE_GROUP: groups.administration.delete_group,
+                    api.ELECT_LEADERS: administration.elect,
+                    api.ALTER_CLUSTER: administration.alter,
+                    api.DRAIN_BROKER: administration.drain,
+                    api.UNREGISTER_BROKER: administration.unregister,
+                    api.REASSIGN: ReassignmentHandler(cluster).reassign,
+                },
+            )
+        )
+
+    def _warn_of_large_batches(self, cluster: ClusterNode) -> None:
+        """Say which topics allow batches that this broker cannot receive (any more)."""
+        for topic in cluster.metadata.state.catalog.topics:
+            if topic.config.log.batch_bytes_max > self._config.batch_bytes_limit:
+                self._env.probe(
+                    "batches_beyond_frames",
+                    severity="warning",
+                    topic=topic.name,
+                    batch_bytes_max=topic.config.log.batch_bytes_max,
+                    batch_bytes_limit=self._config.batch_bytes_limit,
+                )
 
 
 @asynccontextmanager
 async def open_broker(config: BrokerConfig, env: Env, disk: Disk) -> AsyncGenerator[Broker, None]:
     """Run a broker while the block runs; then stop it cleanly.
 
-    If cancelled, or if the block raises, the broker ends at once, as in a crash: what was
-    acknowledged is safe, and the next start looks at the rest.
+    One that was started with peers is there when a majority of its cluster is. If cancelled, or if
+    the block raises, the broker ends at once, as in a crash: what was acknowledged is safe, and the
+    next start looks at the rest. The block is cancelled when the broker must not go on.
 
     Raises:
-        DataDirectoryError: The data directory is in use, of another node, or damaged.
-        ConfigError: The address cannot be listened on.
+        DataDirectoryError: The data directory is in use, of another node or cluster, or damaged.
+        ConfigError: The address cannot be listened on, or the peers do not go together.
+        DuplicateBrokerError: Another process has this broker's place in the cluster.
+        LogOfflineError: The disk with the metadata failed.
         OSError: The disk failed.
     """
-    cluster_id = env.random.randbytes(12).hex()
-    disk_id = env.random.randbytes(12).hex()
+    disk_ids = (env.random.randbytes(12).hex(), env.random.randbytes(12).hex())
     directory = await env.offload(
-        lambda: open_data_directory(
-            disk, node_id=config.node_id, cluster_id=cluster_id, disk_id=disk_id
-        )
+        lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
     )
     try:
         # First the address, so that a port in use is said before a long recovery.
-        listener = await _listen(env, config)
+        listener = await listen(env, config)
         try:
-            files = FileCache(disk, open_files_max=config.open_files_max)
-            metadata = await open_local_metadata(env, files)
-            _warn_of_large_batches(env, config, metadata)
-            partitions = Partitions(env, directory, files)
-            await partitions.open_all(metadata.catalog)
             failure: Exception | None = None
             async with trio.open_nursery() as nursery:
-                broker = Broker(env, config, directory, metadata, partitions, nursery)
-                broker.start(listener)
-                env.probe(
-                    "broker_started",
-                    address=broker.address,
-                    data_dir=disk.root,
-                    node_id=config.node_id,
-                    cluster_id=broker.cluster_id,
-                    was_clean=directory.was_clean,
-                )
+                broker = Broker(env, config, directory, listener, nursery)
                 try:
+                    await broker.start()
+                    env.probe(
+                        "broker_started",
+                        address=broker.address,
+                        data_dir=disk.root,
+                        node_id=config.node_id,
+                        cluster_id=broker.cluster_id,
+                        was_clean=directory.was_clean,
+                    )
                     yield broker
                     await broker.stop()
                 except Exception as error:  # noqa: BLE001  (raised again below)
                     # Past the nursery, so that it arrives as it is and not in a group.
                     failure = error
                 nursery.cancel_scope.cancel()
+            failure = failure or broker.failure
             if failure is not None:
                 raise failure
         finally:
             listener.close()
     finally:
         directory.release()
-
-
-def _warn_of_large_batches(env: Env, config: BrokerConfig, metadata: LocalMetadata) -> None:
-    """Say which topics allow batches that this broker cannot receive (any more)."""
-    for topic in metadata.catalog.topics:
-        if topic.config.log.batch_bytes_max > config.batch_bytes_limit:
-            env.probe(
-                "batches_beyond_frames",
-                severity="warning",
-                topic=topic.name,
-                batch_bytes_max=topic.config.log.batch_bytes_max,
-                batch_bytes_limit=config.batch_bytes_limit,
-            )
-
-
-async def _listen(env: Env, config: BrokerConfig) -> Listener:
-    host, port = parse_address(config.listen)
-    try:
-        return await env.network.listen(host, port)
-    except OSError as error:
-        is_taken = error.errno == errno.EADDRINUSE
-        advice = "is another broker running there? " if is_taken else ""
-        raise ConfigError(
-            f"cannot listen on {config.listen}: {error.strerror or error};"
-            f" {advice}choose another address with --listen"
-        ) from error

@@ -175,8 +175,12 @@ class FetchHandler:
     def _look(self, wanted: PartitionFetch, *, bytes_max: int) -> Found:
         partition = None
         try:
-            partition = self._partitions.find(wanted.topic_id, wanted.partition)
+            find = self._partitions.readable if wanted.from_follower else self._partitions.find
+            partition = find(wanted.topic_id, wanted.partition)
             high_watermark = partition.high_watermark
+            if wanted.fetch_offset > high_watermark and partition.leader is None:
+                # It is there for all that is known here: somebody else has heard of more.
+                return Found(None, high_watermark, partition.log.log_start_offset, None, partition)
             part = partition.log.read(
                 wanted.fetch_offset,
                 bytes_max=max(bytes_max, 0),
@@ -190,7 +194,8 @@ class FetchHandler:
                 return Found(None, 0, 0, error)
             partition.note_status(str(error))
             log_start_offset = partition.log.log_start_offset
-            return Found(None, partition.high_watermark, log_start_offset, error, partition)
+            told = partition.passing(error)
+            return Found(None, partition.high_watermark, log_start_offset, told, partition)
 
     async def _load_and_reply(
         self, found: list[Found], cold: list[Found], replier: Replier
@@ -208,14 +213,15 @@ class FetchHandler:
         except CorruptRecordError as error:
             assert item.partition is not None
             item.partition.damage_found(error)
-            item.part, item.error = None, error
+            item.part, item.error = None, item.partition.passing(error)
         except OSError as error:
             self._reading_failed(item, error)
 
     @staticmethod
     def _reading_failed(item: Found, error: OSError) -> None:
         assert item.partition is not None
-        item.part, item.error = None, item.partition.reading_failed(error)
+        failure = item.partition.reading_failed(error)
+        item.part, item.error = None, item.partition.passing(failure)
 
     def _reply(self, found: list[Found], replier: Replier) -> None:
         room_bytes = _COPIED_BYTES_MAX - replier.asking.outbox.pending_bytes

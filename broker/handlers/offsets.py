@@ -1,20 +1,20 @@
 """Finding offsets by place or by time."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import final
+from typing import Protocol, TypeVar, final
 
 import trio
 
 from broker.partition import Partition
-from broker.partitions import Partitions
 from logstore.slice import LogSlice
 from wire.env import Env
 from wire.errors import (
     BrokerError,
     CorruptRecordError,
     InvalidRequestError,
+    LeaderNotAvailableError,
     LogOfflineError,
     WireFormatError,
 )
@@ -27,17 +27,31 @@ from wire.fetch import (
 )
 from wire.record_batch import BatchHeader, decode_timestamp_deltas, parse_header
 
+Found = TypeVar("Found")
+
 _UNCOMPRESSED_BYTES_MAX = 32 << 20
 _RECORDS_MAX = 1 << 20
 """Batches are looked into, one at a time, as far as that takes some ten megabytes of memory: what
 is small on the wire may unpack to a thousand times as much."""
 
 
+class LedPartitions(Protocol):
+    """Finds partitions that this broker leads."""
+
+    def find(self, topic_id: bytes, number: int) -> Partition:
+        """Return one.
+
+        Raises:
+            BrokerError: This broker does not lead it.
+        """
+        ...
+
+
 @final
 class OffsetsHandler:
     """Answers where reading could begin."""
 
-    def __init__(self, env: Env, partitions: Partitions) -> None:
+    def __init__(self, env: Env, partitions: LedPartitions) -> None:
         """Look into `partitions`."""
         self._env = env
         self._partitions = partitions
@@ -53,16 +67,22 @@ class OffsetsHandler:
             if asked.at == OffsetAt.EARLIEST:
                 return PartitionOffset(partition.log.log_start_offset)
             if asked.at == OffsetAt.LATEST:
-                return PartitionOffset(partition.high_watermark)
+                return PartitionOffset(_latest(partition))
             if asked.at == OffsetAt.TIMESTAMP:
-                return await self._find_time(partition, asked.timestamp_ms)
+                return await self.find_time(partition, asked.timestamp_ms)
             raise InvalidRequestError(
                 f"{asked.at} is no place; 0 (earliest), 1 (latest) and 2 (timestamp) are"
             )
         except BrokerError as error:
             return PartitionOffset(None, None, error.to_wire())
 
-    async def _find_time(self, partition: Partition, timestamp_ms: int) -> PartitionOffset:
+    async def find_time(self, partition: Partition, timestamp_ms: int) -> PartitionOffset:
+        """Return the first readable record at or after a time.
+
+        Raises:
+            CorruptRecordError: It is damaged.
+            LogOfflineError: The disk failed.
+        """
         log = partition.log
         try:
             part = log.find_time(timestamp_ms, high_watermark=partition.high_watermark)
@@ -72,16 +92,54 @@ class OffsetsHandler:
         if part is None:
             return PartitionOffset(None)
         log_start_offset = log.log_start_offset
+        return await self._look_into(
+            partition, lambda: _load_and_find(part, timestamp_ms, log_start_offset)
+        )
+
+    async def time_at(self, partition: Partition, offset: int) -> int | None:
+        """Return the timestamp of the first readable record at or after an offset, if any.
+
+        Raises:
+            CorruptRecordError: It is damaged.
+            LogOfflineError: The disk failed.
+        """
+        log = partition.log
+        first = max(offset, log.log_start_offset)
+        if first >= partition.high_watermark:
+            return None
+        try:
+            part = log.read(first, bytes_max=1, high_watermark=partition.high_watermark)
+        except LogOfflineError as error:
+            partition.note_status(str(error))
+            raise
+        if part is None:
+            return None
+        return await self._look_into(partition, lambda: _load_and_tell(part, first))
+
+    async def _look_into(self, partition: Partition, look: Callable[[], Found]) -> Found:
         try:
             async with self._decoding:
-                return await self._env.offload(
-                    lambda: _load_and_find(part, timestamp_ms, log_start_offset)
-                )
+                return await self._env.offload(look)
         except CorruptRecordError as error:
             partition.damage_found(error)
             raise
         except OSError as error:
             raise partition.reading_failed(error) from error
+
+
+def _latest(partition: Partition) -> int:
+    """Return the high watermark, when it is as high at least as at any leader before.
+
+    Raises:
+        LeaderNotAvailableError: It is not yet: a new leader hears from its followers first.
+    """
+    leader = partition.leader
+    assert leader is not None, "it was found, so it is led here"
+    if not leader.has_caught_up:
+        raise LeaderNotAvailableError(
+            "the partition has a new leader, which does not know yet how much is committed"
+        )
+    return leader.high_watermark
 
 
 def find_first_at_or_after(
@@ -98,6 +156,22 @@ def find_first_at_or_after(
         # The header was wrong, or the record it speaks of was deleted: rather too early.
         number = first
     return PartitionOffset(header.base_offset + number, header.first_timestamp_ms + deltas[number])
+
+
+def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
+    """Return the timestamp of the first record of a batch at or after an offset within it."""
+    deltas = _timestamp_deltas(header, data)
+    if deltas is None:
+        return header.first_timestamp_ms
+    number = min(max(offset - header.base_offset, 0), len(deltas) - 1)
+    return header.first_timestamp_ms + deltas[number]
+
+
+def _load_and_tell(part: LogSlice, offset: int) -> int:
+    data = part.load().read()
+    header = parse_header(data)
+    assert header is not None, "checked by load"
+    return time_of(header, data[: header.size], offset)
 
 
 def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> PartitionOffset:

@@ -147,14 +147,19 @@ class ProduceHandler:
         partition = None
         try:
             partition = self._partitions.find(entry.topic_id, entry.partition)
+            leader = partition.leader
+            assert leader is not None, "it was found, so it is led here"
+            leader.require_enough_in_sync(acks)
+            partition.require_disk()
             header = check_produced(batch)
             appended = partition.log.append(
-                batch, header, leader_epoch=partition.leader.leader_epoch, now_ms=now_ms
+                batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms
             )
         except BrokerError as error:
-            pending.settle(index, _failed(error))
             if partition is not None:
                 partition.note_status(str(error))
+                error = partition.passing(error)
+            pending.settle(index, _failed(error))
             return
         if not appended.is_duplicate:
             self._flusher.appended(partition)
@@ -171,6 +176,7 @@ class ProduceHandler:
         index: int,
     ) -> None:
         leader = partition.leader
+        assert leader is not None, "nothing has come between"
         log_start_offset = partition.log.log_start_offset
         if appended.next_offset <= leader.acknowledged_offset(acks):
             level = ack_level(acks, leader.durability)

@@ -2,9 +2,9 @@
 
 from typing import Final, final
 
-from coordinator.raft.membership import Identity
+from coordinator.raft.membership import Identity, check_cluster
 from coordinator.raft.messages import SnapshotRequest, decode
-from coordinator.raft_node import RaftNode, check_cluster
+from coordinator.raft_node import RaftNode
 from wire.cluster import RaftReply, RaftRequest, RaftSnapshotReply, RaftSnapshotRequest
 from wire.errors import InvalidRequestError, WireFormatError
 
@@ -21,12 +21,13 @@ class RaftHandler:
         self._pieces: dict[Identity, bytearray] = {}
         """What has come of snapshots that are under way, by sender."""
 
-    def handle(self, request: RaftRequest) -> RaftReply:
+    def handle(self, request: RaftRequest, attachment: memoryview) -> RaftReply:
         """Take in messages.
 
         Raises:
             InvalidRequestError: They come from another cluster, or are no messages of Raft.
         """
+        del attachment
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         try:
             messages = [decode(message) for message in request.messages]

@@ -1,18 +1,27 @@
-"""Hello, metadata, and identities of producers."""
+"""Where things are, and identities of producers."""
 
-from typing import final
+from typing import Final, final
+
+import msgspec
+import trio
 
 from broker.config import BrokerConfig, parse_address
 from broker.partitions import Partitions
-from coordinator.catalog import Topic
-from coordinator.local import Metadata
-from wire.errors import ErrorDetail, InvalidRequestError, UnknownTopicError
+from coordinator.catalog import TakeProducerIds, Topic
+from coordinator.cluster.commands import ProducerIds
+from coordinator.cluster_node import ClusterNode
+from wire import api
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    ErrorDetail,
+    InvalidRequestError,
+    UnknownTopicError,
+    WireFormatError,
+)
 from wire.produce import InitProducerReply, InitProducerRequest
 from wire.session import (
-    ApiVersions,
     BrokerAddress,
-    HelloReply,
-    HelloRequest,
     MetadataReply,
     MetadataRequest,
     PartitionMetadata,
@@ -20,81 +29,122 @@ from wire.session import (
 )
 
 _PRODUCER_EPOCH_MAX = 0xFFFF_FFFF
+_DECIDE_TIMEOUT_S: Final = 10.0
+_ASK_TIMEOUT_S: Final = 1.0
 
 
 @final
 class SessionHandler:
-    """Tells clients who is here and where things are."""
+    """Tells clients where things are."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        metadata: Metadata,
-        partitions: Partitions,
-        *,
-        cluster_id: str,
-        version: str,
-    ) -> None:
-        """Speak for the broker of `config`."""
+    def __init__(self, config: BrokerConfig, cluster: ClusterNode, partitions: Partitions) -> None:
+        """Speak for the broker of `config`, by what it knows of its cluster."""
         self._config = config
-        self._metadata = metadata
+        self._cluster = cluster
         self._partitions = partitions
-        self._cluster_id = cluster_id
-        self._version = version
-
-    def hello(self, request: HelloRequest, apis: list[ApiVersions]) -> HelloReply:
-        """Say who answers and what it speaks."""
-        del request
-        return HelloReply(
-            self._version,
-            self._cluster_id,
-            self._config.node_id,
-            apis,
-            self._config.frame_bytes_max,
-            self._config.in_flight_requests_max,
-        )
+        self._taking_ids = trio.Lock()
+        self._producer_ids = range(0)
+        """Ids that this broker has taken and not given out yet."""
 
     def describe(self, request: MetadataRequest, *, local: tuple[str, int]) -> MetadataReply:
         """Say where topics are; `local` is where the asking client reached this broker."""
-        catalog = self._metadata.catalog
-        host, port = local
-        if self._config.advertised:
-            host, port = parse_address(self._config.advertised)
+        catalog = self._cluster.metadata.state.catalog
         if request.topics is None:
             topics = [self._describe(topic) for topic in catalog.topics]
         else:
             topics = [self._find(name) for name in request.topics]
-        brokers = [BrokerAddress(self._config.node_id, host, port)]
-        return MetadataReply(self._cluster_id, brokers, topics)
+        raft = self._cluster.raft
+        return MetadataReply(raft.cluster_id, self._brokers(local), topics, raft.leader_id)
+
+    def _brokers(self, local: tuple[str, int]) -> list[BrokerAddress]:
+        """Return this broker, and all others that live."""
+        host, port = local
+        if self._config.advertised:
+            host, port = parse_address(self._config.advertised)
+        own_id = self._config.node_id
+        others = [
+            BrokerAddress(broker.node_id, broker.host, broker.port, broker.failure_domain)
+            for broker in self._cluster.metadata.state.brokers.values()
+            if broker.node_id != own_id and not broker.is_fenced
+        ]
+        brokers = [BrokerAddress(own_id, host, port, self._config.failure_domain), *others]
+        return sorted(brokers, key=lambda broker: broker.node_id)
+
+    def may_be_behind(self, request: MetadataRequest) -> bool:
+        """Return whether another broker may know of topics that are asked for and not known here.
+
+        A topic that was created a moment ago through another broker must not seem to be missing.
+        """
+        raft = self._cluster.raft
+        if request.topics is None or raft.is_leader or raft.leader_id is None:
+            return False
+        catalog = self._cluster.metadata.state.catalog
+        return any(not catalog.has_topic(name) for name in request.topics)
+
+    async def describe_after_asking(
+        self, request: MetadataRequest, *, local: tuple[str, int]
+    ) -> MetadataReply:
+        """Say where topics are; of those that are not known here, the node that leads is asked."""
+        leader_id = self._cluster.raft.leader_id
+        reply = self.describe(request, local=local)
+        unknown = [topic.name for topic in reply.topics if topic.error is not None]
+        if leader_id is None or not unknown:
+            return reply
+        try:
+            newer = await self._cluster.peers.ask(
+                leader_id, api.METADATA, MetadataRequest(unknown), timeout_s=_ASK_TIMEOUT_S
+            )
+        except (BrokerError, ConnectionLostError, WireFormatError):
+            return reply
+        found = {topic.name: topic for topic in newer.topics}
+        topics = [found.get(topic.name, topic) for topic in reply.topics]
+        return msgspec.structs.replace(reply, topics=topics)
 
     async def init_producer(self, request: InitProducerRequest) -> InitProducerReply:
-        """Give out a producer id, or the next epoch of one."""
-        if request.producer_id == 0:
-            return InitProducerReply(await self._metadata.take_producer_id(), 0)
-        if request.producer_id >= self._metadata.catalog.next_producer_id:
-            raise InvalidRequestError(f"producer id {request.producer_id} was never given out")
-        if request.producer_epoch >= _PRODUCER_EPOCH_MAX:
-            return InitProducerReply(await self._metadata.take_producer_id(), 0)
-        return InitProducerReply(request.producer_id, request.producer_epoch + 1)
+        """Give out a producer id, or the next epoch of one.
+
+        Raises:
+            InvalidRequestError: The id was never given out.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        producer_id = request.producer_id
+        if producer_id and producer_id >= self._cluster.metadata.state.catalog.next_producer_id:
+            # Another broker may have given it out, of which this one has not heard yet.
+            block = await self._take_producer_ids()
+            if producer_id >= block.start:
+                raise InvalidRequestError(f"producer id {producer_id} was never given out")
+        if producer_id and request.producer_epoch < _PRODUCER_EPOCH_MAX:
+            return InitProducerReply(producer_id, request.producer_epoch + 1)
+        # One at a time, or else everybody who finds the block used up takes a block of their own.
+        async with self._taking_ids:
+            if not self._producer_ids:
+                self._producer_ids = await self._take_producer_ids()
+            taken, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+        return InitProducerReply(taken, 0)
+
+    async def _take_producer_ids(self) -> range:
+        """Return producer ids that nobody else gets."""
+        reply = await self._cluster.submission.submit(
+            TakeProducerIds(), timeout_s=_DECIDE_TIMEOUT_S
+        )
+        assert isinstance(reply, ProducerIds)
+        return range(reply.first, reply.end)
 
     def _find(self, name: str) -> TopicMetadata:
         try:
-            return self._describe(self._metadata.catalog.topic(name))
+            return self._describe(self._cluster.metadata.state.catalog.topic(name))
         except UnknownTopicError as error:
             detail: ErrorDetail = error.to_wire()
             return TopicMetadata(name, b"", [], detail)
 
     def _describe(self, topic: Topic) -> TopicMetadata:
-        opened = self._partitions.of_topic(topic.topic_id)
-        if opened is None:
-            # It is being created; nobody leads it yet.
-            partitions = [
-                PartitionMetadata(number, None, 0) for number in range(topic.partition_count)
-            ]
-        else:
-            node_id = self._config.node_id
-            partitions = [
-                PartitionMetadata(partition.number, node_id, partition.leader.leader_epoch)
-                for partition in opened
-            ]
+        partitions: list[PartitionMetadata] = []
+        for number, known in enumerate(self._cluster.metadata.state.partitions(topic.topic_id)):
+            leader = known.leader
+            if leader == self._config.node_id:
+                replica = self._partitions.replica(topic.topic_id, number)
+                if replica is None or replica.leader is None:
+                    leader = None  # It is being opened; nobody is to come before that.
+            in_sync = list(known.in_sync_replicas)
+            partitions.append(PartitionMetadata(number, leader, known.leader_epoch, in_sync))
         return TopicMetadata(topic.name, topic.topic_id, partitions)

@@ -1,26 +1,37 @@
 """Creating, describing, altering and deleting topics, and deleting their oldest records."""
 
 from contextlib import suppress
-from typing import final
+from typing import Final, final
 
+import msgspec
 import trio
 
 from broker.config import BrokerConfig
 from broker.flusher import Flusher
-from broker.partition import Partition
+from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
-from coordinator.catalog import AlterTopic, CreateTopic, DeleteTopic, Topic
-from coordinator.local import Metadata
-from coordinator.topic_config import check_settings, effective_settings, topic_config
-from logstore.disk import DISK_FULL_ERRNOS
+from coordinator.catalog import TOPIC_ID_SIZE, AlterTopic, Catalog, DeleteTopic, Topic
+from coordinator.cluster.commands import Command, CreateReplicatedTopic
+from coordinator.cluster.records import Partition as ReplicatedPartition
+from coordinator.cluster.settings import min_in_sync_replicas
+from coordinator.cluster_node import ClusterNode
+from coordinator.topic_config import (
+    REPLICATION_FACTOR_MAX,
+    check_settings,
+    effective_settings,
+    topic_config,
+)
 from logstore.log import LogStatus
+from wire import api
 from wire.env import Env
 from wire.errors import (
     BrokerError,
+    ConnectionLostError,
     DiskFullError,
     InvalidConfigError,
     LogOfflineError,
     UnknownTopicError,
+    WireFormatError,
 )
 from wire.topics import (
     AlterTopicReply,
@@ -37,114 +48,131 @@ from wire.topics import (
     TopicDescription,
 )
 
+_DECIDE_TIMEOUT_S: Final = 10.0
+_DESCRIBE_TIMEOUT_S: Final = 2.0
+_UNKNOWN: Final = "unknown"
+"""The status of a partition whose leader was not heard."""
+
 
 @final
 class TopicsHandler:
     """Administration of topics.
 
-    One change at a time, so that metadata and open logs agree whenever nobody changes them.
-    A cancelled change ends the broker with it; the next start carries it out.
+    A change that is cancelled may be carried out, or not.
     """
 
     def __init__(
         self,
         env: Env,
         config: BrokerConfig,
-        metadata: Metadata,
+        cluster: ClusterNode,
         partitions: Partitions,
+        keeper: PartitionKeeper,
         flusher: Flusher,
     ) -> None:
-        """Change `metadata`, and `partitions` after it."""
+        """Have topics changed by the cluster; `keeper` does what that means for `partitions`."""
         self._env = env
         self._config = config
-        self._metadata = metadata
+        self._cluster = cluster
         self._partitions = partitions
+        self._keeper = keeper
         self._flusher = flusher
-        self._changing = trio.Lock()
 
     async def create(self, request: CreateTopicRequest) -> CreateTopicReply:
-        """Create a topic; its logs are open when this returns."""
+        """Create a topic; the logs that this broker has of it are open when this returns."""
         overrides = {**self._config.topic_defaults, **request.config}
-        check_settings(overrides)
+        # How many replicas there are is known to the one who decides.
+        check_settings(overrides, replication_factor=REPLICATION_FACTOR_MAX)
         self._check_batch_limit(overrides)
-        topic_id = self._env.random.randbytes(16)
-        command = CreateTopic(request.name, topic_id, request.partition_count, overrides)
+        topic_id = self._env.random.randbytes(TOPIC_ID_SIZE)
+        command = CreateReplicatedTopic(
+            request.name,
+            topic_id,
+            request.partition_count,
+            overrides,
+            request.replication_factor,
+        )
         settings = effective_settings(overrides)
         if request.validate_only:
-            self._metadata.catalog.handle(command)
+            self._cluster.metadata.check(command)
             return CreateTopicReply(b"", request.partition_count, settings)
-        async with self._changing:
-            topic = self._begun(command)
-            if topic is None:
-                await self._metadata.submit(command)
-                topic = self._metadata.catalog.topic(request.name)
-            await self._make_logs(topic)
+        topic = self._begun(command)
+        if topic is None:
+            await self._decide(command)
+            topic = self._catalog.topic(request.name)
+        else:
+            self._keeper.retry()
+        await self._keeper.settle(topic.topic_id)
+        self._env.probe("topic_created", topic=topic.name, partition_count=topic.partition_count)
         return CreateTopicReply(topic.topic_id, topic.partition_count, settings)
 
-    async def make_missing_logs(self) -> None:
-        """Try again to make the logs of topics for which there was no room."""
-        if all(self._is_open(topic) for topic in self._metadata.catalog.topics):
-            return
-        async with self._changing:
-            for topic in self._metadata.catalog.topics:
-                if not self._is_open(topic):
-                    # The disk is still full; whoever created it was told.
-                    with suppress(BrokerError):
-                        await self._make_logs(topic)
-
-    def _is_open(self, topic: Topic) -> bool:
-        return self._partitions.of_topic(topic.topic_id) is not None
-
-    def _begun(self, command: CreateTopic) -> Topic | None:
+    def _begun(self, command: CreateReplicatedTopic) -> Topic | None:
         """Return the topic if this very command was carried out before, all but its logs."""
         try:
-            topic = self._metadata.catalog.topic(command.name)
+            topic = self._catalog.topic(command.name)
         except UnknownTopicError:
             return None
         asked = (command.partition_count, command.overrides)
         is_same = (topic.partition_count, topic.overrides) == asked
-        return topic if is_same and not self._is_open(topic) else None
-
-    async def _make_logs(self, topic: Topic) -> None:
-        """Make and open the logs of a topic.
-
-        Raises:
-            DiskFullError: They are made when there is room, or when the request comes again.
-            LogOfflineError: The disk failed.
-        """
-        try:
-            await self._partitions.create(topic)
-        except OSError as error:
-            if error.errno in DISK_FULL_ERRNOS:
-                raise DiskFullError(
-                    f"the disk is full; topic {topic.name!r} comes into being when there is room"
-                ) from error
-            raise LogOfflineError(
-                f"the disk failed while topic {topic.name!r} was made: {error}"
-            ) from error
-        self._env.probe("topic_created", topic=topic.name, partition_count=topic.partition_count)
+        return topic if is_same and self._keeper.has_failed(topic.topic_id) else None
 
     async def describe(self, request: DescribeTopicsRequest) -> DescribeTopicsReply:
-        """Describe topics by name, or all."""
-        catalog = self._metadata.catalog
+        """Describe topics by name, or all; other brokers are asked for what they lead."""
         if request.topics is None:
-            topics = catalog.topics
+            topics = self._catalog.topics
         else:
-            topics = [catalog.topic(name) for name in request.topics]
-        return DescribeTopicsReply([self._describe(topic) for topic in topics])
+            topics = [self._catalog.topic(name) for name in request.topics]
+        described = [self._describe(topic) for topic in topics]
+        if request.is_local:
+            return DescribeTopicsReply(described)
+        return DescribeTopicsReply(await self._complete(described))
+
+    async def _complete(self, described: list[TopicDescription]) -> list[TopicDescription]:
+        """Put in what the leaders of other partitions say, as far as they answer."""
+        wanted: dict[int, list[str]] = {}
+        for topic in described:
+            for partition in topic.partitions:
+                if partition.leader_id not in (None, self._config.node_id):
+                    names = wanted.setdefault(partition.leader_id, [])
+                    if not names or names[-1] != topic.name:
+                        names.append(topic.name)
+        answers: dict[tuple[bytes, int], PartitionDescription] = {}
+
+        async def ask(node_id: int, names: list[str]) -> None:
+            # Who does not answer is no reason to say nothing of the others.
+            with suppress(BrokerError, ConnectionLostError, WireFormatError):
+                reply = await self._cluster.peers.ask(
+                    node_id,
+                    api.DESCRIBE_TOPICS,
+                    DescribeTopicsRequest(names, is_local=True),
+                    timeout_s=_DESCRIBE_TIMEOUT_S,
+                )
+                for topic in reply.topics:
+                    for partition in topic.partitions:
+                        if partition.leader_id == node_id:
+                            answers[topic.topic_id, partition.partition] = partition
+
+        async with trio.open_nursery() as nursery:
+            for node_id, names in wanted.items():
+                nursery.start_soon(ask, node_id, names)
+        return [
+            msgspec.structs.replace(
+                topic,
+                partitions=[
+                    answers.get((topic.topic_id, partition.partition), partition)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in described
+        ]
 
     async def alter(self, request: AlterTopicRequest) -> AlterTopicReply:
         """Change settings of a topic."""
         self._check_batch_limit(request.set_config)
-        command = self._alteration(request)
-        async with self._changing:
-            await self._metadata.submit(command)
-            topic = self._metadata.catalog.topic(request.name)
-            for partition in self._partitions.reconfigure(topic):
-                # What was only promised to be in memory is to be on disk now.
-                self._flusher.appended(partition)
-        self._env.probe("topic_altered", topic=request.name, config=topic.overrides)
-        return AlterTopicReply(effective_settings(topic.overrides))
+        await self._decide(self._alteration(request))
+        overrides = self._catalog.topic(request.name).overrides
+        self._env.probe("topic_altered", topic=request.name, config=overrides)
+        return AlterTopicReply(effective_settings(overrides))
 
     def _alteration(self, request: AlterTopicRequest) -> AlterTopic:
         """Return the command; what is reset becomes what new topics get from this broker."""
@@ -158,19 +186,12 @@ class TopicsHandler:
         return AlterTopic(request.name, {**request.set_config, **given}, reset)
 
     async def delete(self, request: DeleteTopicRequest) -> DeleteTopicReply:
-        """Delete a topic and its files."""
-        async with self._changing:
-            topic = self._metadata.catalog.topic(request.name)
-            await self._metadata.submit(DeleteTopic(request.name))
-            for partition in self._partitions.close(topic):
-                await self._flusher.forget(partition)
-            try:
-                await self._partitions.remove_files(topic)
-            except OSError as error:
-                # The topic is gone all the same.
-                self._env.probe(
-                    "files_left_over", severity="warning", topic=topic.name, reason=str(error)
-                )
+        """Delete a topic, and the files that this broker has of it."""
+        # The name may be another topic's by now, or known to others only.
+        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        topic = self._catalog.topic(request.name)
+        await self._decide(DeleteTopic(request.name, topic.topic_id))
+        await self._keeper.settle(topic.topic_id)
         self._env.probe("topic_deleted", topic=request.name)
         return DeleteTopicReply(topic.topic_id)
 
@@ -204,31 +225,52 @@ class TopicsHandler:
             )
 
     def _describe(self, topic: Topic) -> TopicDescription:
-        opened = self._partitions.of_topic(topic.topic_id)
-        if opened is None:
-            partitions = [
-                PartitionDescription(number, None, 0, 0, 0, 0, 0, LogStatus.OFFLINE.value)
-                for number in range(topic.partition_count)
-            ]
-        else:
-            partitions = [self._describe_partition(partition) for partition in opened]
+        state = self._cluster.metadata.state
+        known = state.partitions(topic.topic_id)
+        factor = min((each.replication_factor for each in known), default=1)
+        settings = effective_settings(topic.overrides)
+        # What is in force depends on how many replicas there are.
+        settings["min_in_sync_replicas"] = str(min_in_sync_replicas(topic, state.config, factor))
         return TopicDescription(
             topic.name,
             topic.topic_id,
-            effective_settings(topic.overrides),
+            settings,
             sorted(topic.overrides),
-            partitions,
+            [
+                self._describe_partition(topic.topic_id, number, partition)
+                for number, partition in enumerate(known)
+            ],
         )
 
-    def _describe_partition(self, partition: Partition) -> PartitionDescription:
-        log = partition.log
+    def _describe_partition(
+        self, topic_id: bytes, number: int, known: ReplicatedPartition
+    ) -> PartitionDescription:
+        replicas, in_sync = list(known.replicas), list(known.in_sync_replicas)
+        replica = self._partitions.replica(topic_id, number)
+        if replica is None or known.leader != self._config.node_id:
+            is_ours = known.leader == self._config.node_id
+            leader_id = None if is_ours else known.leader
+            status = LogStatus.OFFLINE.value if is_ours else _UNKNOWN
+            return PartitionDescription(
+                number, leader_id, known.leader_epoch, 0, 0, 0, 0, status, replicas, in_sync
+            )
+        log = replica.log
         return PartitionDescription(
-            partition.number,
-            self._config.node_id,
-            partition.leader.leader_epoch,
+            number,
+            known.leader,
+            known.leader_epoch,
             log.log_start_offset,
-            partition.high_watermark,
+            replica.high_watermark,
             log.log_end_offset,
             log.size_bytes,
             log.status.value,
+            replicas,
+            in_sync,
         )
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._cluster.metadata.state.catalog
+
+    async def _decide(self, command: Command) -> None:
+        await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)

@@ -7,7 +7,7 @@ import trio
 
 from tests.broker.world import START_MS
 from wire import api
-from wire.api import Api, ApiKey
+from wire.api import Api
 from wire.env import BytesLike
 from wire.errors import BrokerError, ErrorDetail, from_wire
 from wire.fetch import (
@@ -43,15 +43,6 @@ ReplyType = TypeVar("ReplyType")
 Reply_co = TypeVar("Reply_co", covariant=True)
 
 FOR_EVER_MS = 60_000
-
-BETWEEN_BROKERS = {
-    ApiKey.PEER_STATUS,
-    ApiKey.RAFT,
-    ApiKey.RAFT_SNAPSHOT,
-    ApiKey.DECIDE,
-    ApiKey.HEARTBEAT,
-}
-"""A broker that is alone has nobody to answer."""
 
 
 def batch_of(

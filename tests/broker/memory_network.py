@@ -35,6 +35,7 @@ class _Pipe:
         self.is_unread = False
         """Whether the receiver has closed its end."""
         self.is_reset = False
+        self.receive_count = 0
         self._changed = trio.Event()
 
     @property
@@ -68,9 +69,15 @@ class MemoryStream:
         """Bytes that have arrived here and were not received."""
         return len(self._incoming.data)
 
+    @property
+    def peer_receive_count(self) -> int:
+        """How often the other side has asked for bytes."""
+        return self._outgoing.receive_count
+
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.Stream`."""
         pipe = self._incoming
+        pipe.receive_count += 1
         self._check(pipe)
         if pipe.defect is not None:
             raise pipe.defect

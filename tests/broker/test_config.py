@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig, load_config, parse_address, resolve_config
+from broker.config import (
+    BrokerConfig,
+    load_config,
+    parse_address,
+    parse_peers,
+    resolve_config,
+)
+from coordinator.groups.config import GroupConfig
 from wire.errors import ConfigError
 
 MiB = 1 << 20
@@ -144,11 +151,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ),
         (
             "topic_defaults",
-            {"min_in_sync_replicas": "2"},
-            (
-                "topic_defaults: min_in_sync_replicas is 2, it must be at most 1, the number of"
-                " replicas"
-            ),
+            {"min_in_sync_replicas": "0"},
+            "topic_defaults: min_in_sync_replicas is '0', it must be at least 1",
         ),
         (
             "topic_defaults",
@@ -214,7 +218,94 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_address(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("", {}),
+        (" , ", {}),
+        ("1=a:1", {1: ("a", 1)}),
+        ("1=a:1,2=b:2,3=[::1]:3", {1: ("a", 1), 2: ("b", 2), 3: ("::1", 3)}),
+        (" 7 = a:1 , 2=b ,", {7: ("a", 1), 2: ("b", 8433)}),
+        ("1=a:1,2=a:2", {1: ("a", 1), 2: ("a", 2)}),
+        ("2147483647=a:1", {2147483647: ("a", 1)}),
+    ],
+)
+def test_peers_are_read_as_people_write_them(
+    text: str, addresses: dict[int, tuple[str, int]]
+) -> None:
+    assert parse_peers(text) == addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a:1", "'a:1' is no node; write NODE_ID=HOST:PORT, such as 1=10.0.0.1:8433"),
+        ("1=a:1;2=b:2", "'a:1;2=b:2' is not an address"),
+        ("=a:1", "'=a:1' is no node"),
+        ("0=a:1", "'0=a:1' is no node"),
+        ("2147483648=a:1", "'2147483648=a:1' is no node"),
+        ("-1=a:1", "'-1=a:1' is no node"),
+        ("\u00b2=a:1", "is no node"),
+        ("1=", "'' is not an address; write HOST:PORT, such as"),
+        ("1=a b:1", "'a b:1' is not an address"),
+        ("1=a:0", "'1=a:0' has port 0, to which nobody can connect"),
+        ("1=a:1,1=b:1", "node 1 is there twice"),
+        ("1=a:1,2=a:1", "two nodes have the address a:1"),
+        ("1=a,2=a:8433", "two nodes have the address a:8433"),
+    ],
+)
+def test_what_are_no_peers_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_peers(text)
+
+    assert reason in str(refusal.value)
+    assert "peers: " + str(refusal.value) == problems_of(peers=text)
+
+
+def test_a_node_is_one_of_its_peers() -> None:
+    assert problems_of(node_id=2, peers="1=a:1,3=b:1") == (
+        "peers: node 2 itself is missing; add 2=HOST:PORT to the list"
+    )
+    config = load_config(
+        file=None,
+        environment={"TIDELOG_PEERS": "1=a:1,2=b:2"},
+        flags={"node_id": 2, "failure_domain": "rack 7"},
+    )
+    assert config.peer_addresses == {1: ("a", 1), 2: ("b", 2)}
+    assert config.failure_domain == "rack 7"
+
+
+def test_a_node_is_alone_and_fails_alone_unless_it_is_said() -> None:
+    config = load_config(file=None, environment={}, flags={})
+
+    assert config.peer_addresses == {}
+    assert config.failure_domain == ""
+
+
 def test_a_topic_may_have_batches_that_fit_into_a_frame_with_what_stands_around_them() -> None:
     config = BrokerConfig(frame_bytes_max=2 * MiB)
 
     assert MiB < config.batch_bytes_limit < 2 * MiB
+
+
+def test_times_of_consumer_groups_reach_those_who_decide_about_them() -> None:
+    config = BrokerConfig(
+        group_session_timeout_ms=12_000,
+        group_heartbeat_interval_ms=500,
+        group_initial_delay_ms=0,
+        offsets_retention_ms=3_600_000,
+    )
+
+    assert config.groups == GroupConfig(
+        session_timeout_ms=12_000,
+        heartbeat_interval_ms=500,
+        waiting_interval_ms=500,
+        initial_delay_ms=0,
+        offsets_retention_ms=3_600_000,
+    )
+    assert BrokerConfig().groups == GroupConfig()
+
+
+def test_a_session_that_is_over_after_one_lost_heartbeat_is_refused() -> None:
+    with pytest.raises(ConfigError, match="group_session_timeout_ms must be at least 15000, twice"):
+        BrokerConfig(group_session_timeout_ms=14_999)

@@ -105,6 +105,20 @@ async def test_every_cut_of_a_request_leaves_nothing_behind(mock_clock: MockCloc
             assert await fetch_all(reader, topic) == []
 
 
+async def test_a_request_that_is_all_there_is_costs_one_call(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker():
+        client = await world.raw_client()
+        await client.introduce()
+        before = client.stream.peer_receive_count
+
+        await client.send(client.request(api.METADATA, MetadataRequest(None)))
+        await client.replies(1)
+        await settle()
+
+        assert client.stream.peer_receive_count == before + 1
+
+
 async def test_a_request_may_come_byte_by_byte(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as helper:
@@ -144,7 +158,7 @@ async def test_an_unknown_api_is_refused_and_the_connection_goes_on(mock_clock: 
 
         assert count is not None
         assert b"API 99 is unknown here" in answers
-        assert b"version 9 of METADATA is not spoken here, versions 1 to 1 are" in answers
+        assert b"version 9 of METADATA is not spoken here, versions 1 to 3 are" in answers
         await client.send(client.request(api.METADATA, MetadataRequest(None)))
         await client.replies(1)
         assert len(world.told("request_refused")) == 2

@@ -6,9 +6,10 @@ from typing import final
 
 import pytest
 
-from broker.data_directory import DataDirectory, open_data_directory
+from broker.data_directory import DataDirectory, NodeIdentity, open_data_directory
 from logstore.checkpoint import write_small_file
 from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
+from wire.cluster import Peer
 from wire.errors import DataDirectoryError
 
 ID = b"0123456789abcdef"
@@ -19,30 +20,79 @@ class ProcessEndedError(BaseException):
     """The process ends here."""
 
 
-def opened(disk: FaultyDisk, *, node_id: int = 1, cluster_id: str = "c") -> DataDirectory:
-    return open_data_directory(disk, node_id=node_id, cluster_id=cluster_id, disk_id="d")
+def opened(
+    disk: FaultyDisk, *, node_id: int = 1, disk_ids: tuple[str, str] = ("d1", "d2")
+) -> DataDirectory:
+    return open_data_directory(disk, node_id=node_id, disk_ids=disk_ids)
 
 
 def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
     disk = FaultyDisk()
 
-    first = opened(disk, cluster_id="first")
+    first = opened(disk, disk_ids=("a1", "a2"))
     first.release()
-    again = opened(disk, cluster_id="second")
+    again = opened(disk, disk_ids=("b1", "b2"))
 
     assert first.was_clean
-    assert again.identity == first.identity
-    assert again.identity.cluster_id == "first"
+    assert again.identity == first.identity == NodeIdentity(1, "", "a1", "a2")
+    assert again.peer == Peer(1, b"\xa2")
+    assert not again.has_old_catalog
 
 
 def test_the_identity_survives_a_power_cut_right_after_the_start() -> None:
     for seed in range(10):
         disk = FaultyDisk()
-        opened(disk, cluster_id="first")
+        opened(disk, disk_ids=("a1", "a2"))
 
-        again = opened(disk.power_cut(Random(seed)), cluster_id="second")
+        again = opened(disk.power_cut(Random(seed)), disk_ids=("b1", "b2"))
 
-        assert again.identity.cluster_id == "first"
+        assert (again.identity.disk_id, again.identity.metadata_disk_id) == ("a1", "a2")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_cluster_of_a_directory_is_known_for_ever(seed: int) -> None:
+    disk = FaultyDisk()
+    directory = opened(disk)
+    assert directory.cluster_id == ""
+
+    directory.settle("a cluster")
+
+    assert directory.cluster_id == "a cluster"
+    disk = disk.power_cut(Random(seed))
+    again = opened(disk)
+    assert again.identity == NodeIdentity(1, "a cluster", "d1", "d2")
+    changes = len(disk.changes)
+    again.settle("a cluster")
+    assert len(disk.changes) == changes, "nothing is written that is there"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_metadata_may_become_that_of_somebody_else_while_the_logs_stay(seed: int) -> None:
+    disk = FaultyDisk()
+    directory = opened(disk)
+    directory.settle("a cluster")
+
+    directory.renew_peer(b"\xff\xee")
+
+    assert directory.peer == Peer(1, b"\xff\xee")
+    again = opened(disk.power_cut(Random(seed)))
+    assert again.identity == NodeIdentity(1, "a cluster", "d1", "ffee")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_directory_from_before_there_were_clusters_keeps_what_it_is(seed: int) -> None:
+    disk = FaultyDisk()
+    write_small_file(disk, "node", [1, "its cluster", "d0"])
+
+    directory = opened(disk)
+
+    assert directory.has_old_catalog
+    assert directory.cluster_id == "its cluster"
+    assert directory.peer == Peer(1, b"\xd0"), "of the disk, for it has no other"
+    directory.settle("its cluster")
+    again = opened(disk.power_cut(Random(seed)))
+    assert not again.has_old_catalog
+    assert again.identity == NodeIdentity(1, "its cluster", "d0", "d0")
 
 
 def test_a_directory_in_use_is_refused_with_a_word_about_by_whom() -> None:
@@ -91,7 +141,7 @@ def test_a_damaged_identity_is_refused_rather_than_replaced() -> None:
 def test_the_mark_of_a_clean_stop_is_seen_once() -> None:
     disk = FaultyDisk()
     directory = opened(disk)
-    directory.mark_clean(now_ms=5)
+    directory.mark_clean(now_ms=5, broker_epoch=7)
     directory.release()
 
     second = opened(disk)
@@ -99,13 +149,35 @@ def test_the_mark_of_a_clean_stop_is_seen_once() -> None:
     third = opened(disk)
 
     assert (second.was_clean, third.was_clean) == (True, False)
+    assert (second.clean_stop_epoch, third.clean_stop_epoch) == (7, None)
+
+
+def test_a_mark_from_before_there_were_broker_epochs_has_none() -> None:
+    disk = FaultyDisk()
+    opened(disk).release()
+    write_small_file(disk, "clean-shutdown", [5])
+
+    directory = opened(disk)
+
+    assert directory.was_clean
+    assert directory.clean_stop_epoch is None
+
+
+def test_a_mark_that_cannot_be_read_is_none() -> None:
+    disk = FaultyDisk()
+    directory = opened(disk)
+    directory.mark_clean(now_ms=5, broker_epoch=7)
+    directory.release()
+    disk.flip_bit("clean-shutdown", 12, 1)
+
+    assert not opened(disk).was_clean
 
 
 def test_the_mark_of_a_clean_stop_does_not_come_back_with_a_power_cut() -> None:
     for seed in range(10):
         disk = FaultyDisk()
         directory = opened(disk)
-        directory.mark_clean(now_ms=5)
+        directory.mark_clean(now_ms=5, broker_epoch=7)
         directory.release()
         opened(disk)
 
@@ -116,7 +188,7 @@ def test_a_stop_is_clean_only_when_its_mark_is_surely_on_the_disk() -> None:
     for seed in range(10):
         disk = FaultyDisk()
         directory = opened(disk)
-        directory.mark_clean(now_ms=5)
+        directory.mark_clean(now_ms=5, broker_epoch=7)
 
         assert opened(disk.power_cut(Random(seed))).was_clean
 
@@ -128,10 +200,10 @@ def test_a_crash_at_any_disk_call_of_a_start_leaves_a_directory_that_can_be_used
         disk = FaultyDisk()
         disk.before_call = end_process_after(disk, last)
         with pytest.raises((ProcessEndedError, StaleHandleError)):
-            opened(disk, cluster_id="first")
+            opened(disk, disk_ids=("a1", "a2"))
         for after in (disk.kill(), disk.power_cut(Random(last))):
-            found = opened(after, cluster_id="second")
-            assert found.identity.cluster_id in {"first", "second"}
+            found = opened(after, disk_ids=("b1", "b2")).identity
+            assert (found.disk_id, found.metadata_disk_id) in {("a1", "a2"), ("b1", "b2")}
 
 
 def test_a_disk_that_fails_is_not_left_locked() -> None:

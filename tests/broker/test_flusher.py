@@ -24,7 +24,9 @@ async def flusher_in(world: World) -> AsyncGenerator[Flusher]:
 def new_partition(world: World, durability: str = "fsync") -> Partition:
     config = config_of(durability)
     log = open_partition_log(world.disk, config)
-    return Partition(TOPIC_ID, 0, log, config, world.env.probe)
+    partition = Partition(TOPIC_ID, 0, log, config, world.env.probe)
+    partition.lead(0)
+    return partition
 
 
 async def test_what_was_appended_becomes_durable(mock_clock: MockClock) -> None:
@@ -158,3 +160,41 @@ async def test_a_lazy_partition_that_is_forgotten_is_not_synced_later(
         await flusher.wait_idle()
 
     assert world.work.sync_count == 0
+
+
+async def test_a_log_that_is_held_is_not_flushed_before_it_is_let_go(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    world.work.hold_syncs()
+    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+        append(partition.log, b"a")
+        flusher.request(partition)
+        await settle()
+        let_go = trio.Event()
+        is_held: list[bool] = []
+
+        async def hold() -> None:
+            async with flusher.hold(partition):
+                is_held.append(partition.is_flushing)
+                await let_go.wait()
+
+        nursery.start_soon(hold)
+        await settle()
+        assert is_held == [], "a sync is under way"
+        world.work.let_sync()
+        await settle()
+        assert is_held == [False]
+
+        append(partition.log, b"b")
+        flusher.request(partition)
+        nursery.start_soon(flusher.flush_now, partition)
+        await settle()
+        assert world.work.held_count == 0
+        let_go.set()
+        await settle()
+        world.work.let_all_sync()
+        await settle()
+
+        assert partition.log.durable_end_offset == 2

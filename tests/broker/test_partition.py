@@ -3,10 +3,22 @@
 import errno
 from typing import final
 
+import pytest
+
 from broker.partition import Partition
+from isr.followers import Followers
+from isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
 from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
 from tests.simulation.faulty_disk import FaultyDisk
-from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
+from wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    DiskFullError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotEnoughReplicasAfterAppendError,
+    NotLeaderError,
+)
 from wire.produce import AckLevel, Acks
 
 
@@ -29,6 +41,10 @@ class Told:
         self.wake_count += 1
 
 
+def unheard(event: str, **fields: object) -> None:
+    """Be told, and do nothing."""
+
+
 def new_partition(
     durability: str = "fsync", events: list[tuple[str, dict[str, object]]] | None = None
 ) -> Partition:
@@ -39,7 +55,9 @@ def new_partition(
         if events is not None:
             events.append((event, fields))
 
-    return Partition(TOPIC_ID, 0, log, config, probe)
+    partition = Partition(TOPIC_ID, 0, log, config, probe)
+    partition.lead(3)
+    return partition
 
 
 def test_acknowledgements_come_in_the_order_of_offsets_up_to_what_is_durable() -> None:
@@ -146,3 +164,238 @@ def test_a_change_of_durability_acknowledges_what_need_not_wait_any_more() -> No
     assert told.acknowledgements == [(0, AckLevel.REPLICATED)]
     assert told.wake_count == 1
     assert partition.high_watermark == 1
+
+
+def test_a_replica_that_nobody_leads_here_says_nothing_of_what_is_committed() -> None:
+    log = open_partition_log(FaultyDisk(), config_of("fsync"))
+    partition, told = Partition(TOPIC_ID, 0, log, config_of("fsync"), unheard), Told()
+    partition.wait_for_data(told)
+    append(log, b"a")
+    flush(log)
+
+    partition.progressed()
+
+    assert partition.leader is None
+    assert partition.high_watermark == 0
+    assert told.wake_count == 0
+
+
+def test_whoever_leads_knows_at_once_what_the_log_has() -> None:
+    log = open_partition_log(FaultyDisk(), config_of("fsync"))
+    append(log, b"a")
+    flush(log)
+    append(log, b"not durable yet")
+    partition = Partition(TOPIC_ID, 0, log, config_of("fsync"), unheard)
+
+    partition.lead(5)
+
+    assert partition.leader is not None
+    assert partition.leader.leader_epoch == 5
+    assert partition.high_watermark == 1
+
+
+def test_when_another_one_leads_everybody_is_told_and_what_was_committed_stays_known() -> None:
+    partition, told = new_partition(), Told()
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"b"), told, 0)
+    partition.wait_for_data(told)
+
+    partition.resign(NotLeaderError("broker 2 leads the partition now"))
+    partition.resign(NotLeaderError("once more"))
+
+    assert [(index, str(error)) for index, error in told.failures] == [
+        (0, "broker 2 leads the partition now")
+    ]
+    assert told.wake_count == 1
+    assert partition.leader is None
+    assert partition.high_watermark == 1
+    flush(partition.log)
+    partition.progressed()
+    assert told.acknowledgements == []
+    assert partition.high_watermark == 1
+
+
+def test_a_later_epoch_of_the_same_leader_acknowledges_nothing_of_the_one_before() -> None:
+    partition, told = new_partition(), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, 0)
+
+    partition.lead(4)
+    flush(partition.log)
+    partition.progressed()
+
+    assert told.acknowledgements == []
+    assert [type(error) for _, error in told.failures] == [NotLeaderError]
+    assert partition.leader is not None
+    assert partition.leader.leader_epoch == 4
+    assert partition.high_watermark == 1
+
+
+def test_a_change_of_settings_holds_for_whoever_leads_next() -> None:
+    log = open_partition_log(FaultyDisk(), config_of("fsync"))
+    partition = Partition(TOPIC_ID, 0, log, config_of("fsync"), unheard)
+
+    partition.reconfigure(config_of("replicated"))
+    partition.lead(0)
+
+    append(log, b"a")
+    partition.progressed()
+    assert partition.high_watermark == 1
+
+
+def no_facts(node_id: int) -> BrokerFacts | None:
+    del node_id
+    return None
+
+
+class Watching:
+    """Is told of changes."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, int]] = []
+
+    def changed(self, partition: Partition) -> None:
+        self.ends.append((partition.log.log_end_offset, partition.high_watermark))
+
+
+def test_a_follower_knows_what_was_committed_when_it_led_and_leads_on_from_there() -> None:
+    partition = new_partition()
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+
+    partition.follow(2, 4)
+    assert partition.leader is None
+    follower = partition.follower
+    assert follower is not None
+    assert (follower.leader_id, partition.high_watermark) == (2, 1)
+    append(partition.log, b"b")
+
+    followers = Followers(
+        ReplicaSet((1, 2), (1, 2), 0, 2), BrokerView(1, no_facts), epoch_start_offset=2, now_ms=0
+    )
+    partition.lead(5, followers)
+
+    assert partition.follower is None
+    assert partition.high_watermark == 1, "the other one may lack what came then"
+
+
+def test_who_waits_for_all_is_told_when_too_few_are_left_in_sync() -> None:
+    """I36: appended, and perhaps kept; whoever sends it again will know."""
+    partition, told = new_partition(), Told()
+    three = ReplicaSet((1, 2, 3), (1, 2), 0, 2)
+    view = BrokerView(1, no_facts)
+    partition.lead(5, Followers(three, view, epoch_start_offset=0, now_ms=0))
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+    partition.wait_for_ack(Acks.ALL, 1, told, 0)
+    partition.wait_for_ack(Acks.LEADER, append(partition.log, b"b"), told, 1)
+
+    partition.replicas_changed(ReplicaSet((1, 2, 3), (1, 2), 1, 2), now_ms=0)
+    assert told.failures == []
+    partition.replicas_changed(ReplicaSet((1, 2, 3), (1,), 2, 2), now_ms=0)
+
+    ((index, error),) = told.failures
+    assert index == 0
+    assert isinstance(error, NotEnoughReplicasAfterAppendError)
+    assert str(error) == (
+        "1 of 3 replicas are in sync, and 2 must be (min_in_sync_replicas), since these records"
+        " were appended; they may be kept or not"
+    )
+    flush(partition.log)
+    partition.progressed()
+    assert told.acknowledgements == [(1, AckLevel.LEADER_DURABLE)]
+    assert partition.high_watermark == 0
+
+
+def test_what_all_have_is_acknowledged_though_too_few_are_left_in_sync() -> None:
+    partition, told = new_partition(), Told()
+    alone = ReplicaSet((1, 2, 3), (1,), 0, 1)
+    followers = Followers(alone, BrokerView(1, no_facts), epoch_start_offset=0, now_ms=0)
+    partition.lead(5, followers)
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.wait_for_ack(Acks.ALL, 1, told, 0)
+
+    partition.progressed()
+    partition.replicas_changed(ReplicaSet((1, 2, 3), (1,), 1, 2), now_ms=0)
+
+    assert told.acknowledgements == [(0, AckLevel.DURABLE)]
+    assert told.failures == []
+
+
+def led_with(*in_sync: int) -> Partition:
+    partition = new_partition()
+    replicas = ReplicaSet((1, 2, 3), in_sync, 0, 2)
+    view = BrokerView(1, no_facts)
+    partition.lead(5, Followers(replicas, view, epoch_start_offset=0, now_ms=0))
+    return partition
+
+
+DAMAGE = CorruptRecordError("damaged", offset=0, next_offset=1)
+
+
+@pytest.mark.parametrize("error", [DAMAGE, LogOfflineError("offline"), DiskFullError("full")])
+def test_what_only_this_replica_lacks_is_to_be_had_from_the_next_leader(error: BrokerError) -> None:
+    assert isinstance(led_with(1, 2).passing(error), LeaderNotAvailableError)
+    assert led_with(1).passing(error) is error, "nobody else has more"
+
+
+def test_what_a_follower_lacks_is_to_be_had_from_the_leader() -> None:
+    partition = led_with(1, 2)
+    partition.follow(2, 6)
+
+    assert isinstance(partition.passing(DAMAGE), NotLeaderError)
+
+
+def test_what_is_the_same_at_every_replica_is_told_as_it_is() -> None:
+    error = NotLeaderError("another one leads")
+
+    assert led_with(1, 2).passing(error) is error
+
+
+def test_nobody_waits_for_a_disk_that_does_not_answer_if_others_could_lead() -> None:
+    partition, told = led_with(1, 2), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, 0)
+
+    partition.stalled()
+
+    assert [type(error) for _, error in told.failures] == [LeaderNotAvailableError]
+    assert not partition.is_whole
+    with pytest.raises(LeaderNotAvailableError, match="does not answer"):
+        partition.require_disk()
+
+
+def test_whoever_leads_alone_goes_on_with_a_disk_that_does_not_answer() -> None:
+    partition, told = led_with(1), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, 0)
+
+    partition.stalled()
+
+    assert told.failures == []
+    partition.require_disk()
+
+
+def test_whoever_watches_is_told_of_all_that_happens() -> None:
+    partition, watching = new_partition(), Watching()
+    partition.watchers[watching] = None
+
+    append(partition.log, b"a")
+    partition.progressed()
+    flush(partition.log)
+    partition.progressed()
+    partition.follow(2, 4)
+    partition.progressed()
+
+    assert watching.ends == [(1, 0), (1, 1), (1, 1), (1, 1)]
+
+
+def test_the_role_does_not_change_while_the_log_is_held() -> None:
+    partition = new_partition()
+    partition.follow(2, 4)
+    partition.is_held = True
+
+    with pytest.raises(AssertionError, match="not in order"):
+        partition.lead(5)

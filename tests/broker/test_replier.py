@@ -8,7 +8,12 @@ from broker.replier import Parked, Replier
 from tests.wire.streams import FakeStream
 from wire import api
 from wire.connection import Request
-from wire.errors import ERROR_CLASSES, BrokerError, ErrorCode, OverloadedError
+from wire.error_code import ErrorCode
+from wire.errors import (
+    ERROR_CLASSES,
+    BrokerError,
+    OverloadedError,
+)
 from wire.frame import FrameDecoder, FrameKind
 from wire.outbox import Outbox
 from wire.session import MetadataReply, MetadataRequest

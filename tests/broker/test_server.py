@@ -5,10 +5,15 @@ from collections.abc import Callable
 from random import Random
 from typing import final
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
+from coordinator.founding import METADATA_DIRECTORY
+from coordinator.raft.messages import Entry, EntryKind
+from coordinator.raft_storage import open_raft_storage
+from logstore.file_cache import FileCache
 from tests.broker.asking import (
     FOR_EVER_MS,
     batch_of,
@@ -21,6 +26,7 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import ADDRESS, World, settle
+from tests.simulation.disk_contents import contents
 from tests.simulation.faulty_disk import FaultyDisk
 from wire import api
 from wire.errors import ConfigError, ConnectError, DataDirectoryError
@@ -36,7 +42,8 @@ async def test_a_broker_says_when_it_starts_and_stops(mock_clock: MockClock) -> 
     async with world.broker() as broker:
         assert broker.address == "broker:8433"
 
-    assert [event.name for event in world.events] == [
+    assert [event.name for event in world.events if event.name.startswith("broker_")] == [
+        "broker_registered",
         "broker_started",
         "broker_stopping",
         "broker_stopped",
@@ -393,3 +400,47 @@ def crash_at_change(disk: FaultyDisk, count: int) -> Callable[[str, str], None]:
             raise ProcessEndedError(path)
 
     return crash
+
+
+async def test_damaged_metadata_is_refused_rather_than_guessed(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+    (segment,) = (path for path in contents(world.disk, "metadata") if path.endswith(".log"))
+    after = world.after_crash()
+    after.disk.flip_bit(segment, 64 + 100, 3)
+
+    with pytest.raises(DataDirectoryError, match=r"metadata is damaged.*restore it"):
+        async with after.broker():
+            pass
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ["topic-moved", bytes(16), 7],
+        ["topic-created", "orders", bytes(16), 3, {"min_in_sync_replicas": "16"}],
+        ["topic-created", "orders", bytes(16), "three", {}],
+        "no record at all",
+    ],
+)
+async def test_metadata_of_a_newer_version_is_refused_with_advice(
+    mock_clock: MockClock, record: object
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+    append_to_metadata(world.disk, msgspec.msgpack.encode([record]))
+
+    with pytest.raises(DataDirectoryError, match=r"does not understand.*use the version"):
+        async with world.broker():
+            pass
+
+
+def append_to_metadata(disk: FaultyDisk, payload: bytes) -> None:
+    """Add an entry to the metadata of a broker that has stopped."""
+    storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, FileCache(disk), now_ms=0)
+    index = storage.last_index + 1
+    term = stored.vote.hard_state.term
+    storage.append([Entry(index, term, EntryKind.COMMAND, payload)], now_ms=0)
+    storage.close()

@@ -16,7 +16,10 @@ from tests.broker.asking import (
 )
 from tests.broker.world import World
 from wire import api
-from wire.errors import BrokerError, ErrorCode
+from wire.error_code import ErrorCode
+from wire.errors import (
+    BrokerError,
+)
 from wire.fetch import (
     FetchRequest,
     ListOffsetsRequest,

@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.config import BrokerConfig, load_config
 from broker.server import Broker, open_broker
-from coordinator.local import METADATA_DIRECTORY
+from coordinator.founding import METADATA_DIRECTORY
 from logstore.flush import Flush
 from logstore.slice import LogSlice
 from tests.broker.memory_network import MemoryNetwork

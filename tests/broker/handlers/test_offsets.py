@@ -25,9 +25,9 @@ from tests.wire.batches import lie, with_payload
 from tests.wire.memory import at_most_allocated
 from wire import api
 from wire.compression import Codec, compress
+from wire.error_code import ErrorCode
 from wire.errors import (
     CorruptRecordError,
-    ErrorCode,
     InvalidRequestError,
     LogOfflineError,
     UnknownPartitionError,

@@ -22,10 +22,10 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import World, settle
+from wire.error_code import ErrorCode
 from wire.errors import (
     DiskFullError,
     DuplicateSequenceError,
-    ErrorCode,
     FencedProducerError,
     LogOfflineError,
     OutOfOrderSequenceError,

@@ -23,6 +23,7 @@ VOTE = VoteRequest(OTHER, ME, 3, EntryId(5, 2), is_transfer=False)
 REPLY = AppendReply(OTHER, ME, 3, 7, 7, 0, 0)
 META = SnapshotMeta(9, 2, Membership.of_voters([ME, OTHER]))
 OFFER = SnapshotRequest(OTHER, ME, 3, META)
+NOTHING = memoryview(b"")
 
 
 @final
@@ -54,7 +55,7 @@ def piece(
 def test_messages_are_handed_on_in_their_order() -> None:
     handle, listener = handler()
 
-    reply = handle.handle(RaftRequest("ours", [encode(VOTE), encode(REPLY)]))
+    reply = handle.handle(RaftRequest("ours", [encode(VOTE), encode(REPLY)]), NOTHING)
 
     assert reply == RaftReply(1)
     assert listener.heard == [(VOTE, None), (REPLY, None)]
@@ -64,7 +65,7 @@ def test_a_node_of_another_cluster_is_refused() -> None:
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match="belongs to cluster ours, not to theirs"):
-        handle.handle(RaftRequest("theirs", [encode(VOTE)]))
+        handle.handle(RaftRequest("theirs", [encode(VOTE)]), NOTHING)
     with pytest.raises(InvalidRequestError, match="belongs to cluster ours, not to theirs"):
         handle.handle_snapshot(piece(0, 1, cluster_id="theirs"), memoryview(b"x"))
 
@@ -75,7 +76,7 @@ def test_nothing_is_taken_in_of_a_request_that_is_partly_nonsense() -> None:
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match="not a message of Raft"):
-        handle.handle(RaftRequest("ours", [encode(VOTE), b"nonsense"]))
+        handle.handle(RaftRequest("ours", [encode(VOTE), b"nonsense"]), NOTHING)
 
     assert not listener.heard
 
@@ -83,7 +84,7 @@ def test_nothing_is_taken_in_of_a_request_that_is_partly_nonsense() -> None:
 def test_an_offer_without_its_snapshot_is_of_no_use() -> None:
     handle, listener = handler()
 
-    handle.handle(RaftRequest("ours", [encode(OFFER)]))
+    handle.handle(RaftRequest("ours", [encode(OFFER)]), NOTHING)
 
     assert not listener.heard
 

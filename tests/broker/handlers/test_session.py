@@ -3,16 +3,14 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import (
-    BETWEEN_BROKERS,
-    batch_of,
-    create_topic,
-    delete_topic,
-    produce,
-)
+from tests.broker.asking import batch_of, create_topic, delete_topic, produce
 from tests.broker.world import ADDRESS, World, settle
 from wire import api
-from wire.errors import ErrorCode, FencedProducerError, InvalidRequestError
+from wire.error_code import ErrorCode
+from wire.errors import (
+    FencedProducerError,
+    InvalidRequestError,
+)
 from wire.produce import InitProducerRequest
 from wire.rpc import RpcConnection
 from wire.session import BrokerAddress, MetadataRequest
@@ -32,7 +30,7 @@ async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) 
         assert hello is not None
         assert (hello.node_id, hello.cluster_id) == (7, broker.cluster_id)
         assert (hello.frame_bytes_max, hello.in_flight_requests_max) == (16 << 20, 256)
-        assert {offered.api_key for offered in hello.apis} == set(api.ApiKey) - BETWEEN_BROKERS
+        assert {offered.api_key for offered in hello.apis} == set(api.ApiKey)
 
 
 async def test_the_identity_of_the_cluster_survives_restarts(mock_clock: MockClock) -> None:
@@ -57,6 +55,7 @@ async def test_metadata_says_where_topics_are(mock_clock: MockClock) -> None:
 
         assert [found.name for found in everything.topics] == ["another", "orders"]
         assert everything.brokers == [BrokerAddress(7, *ADDRESS)]
+        assert everything.controller_id == 7
         missing, orders = some.topics
         assert missing.error is not None
         assert missing.error.code == ErrorCode.UNKNOWN_TOPIC

@@ -26,6 +26,7 @@ from wire.errors import (
     DiskFullError,
     InvalidConfigError,
     InvalidTopicError,
+    LeaderNotAvailableError,
     LogOfflineError,
     TopicExistsError,
     UnknownTopicError,
@@ -345,7 +346,7 @@ async def test_other_topics_can_be_seen_and_used_while_one_is_created(
         leaders = [partition.leader_id for partition in reply.topics[0].partitions]
         assert leaders == [None, None]
         assert (description.leader_id, description.status) == (None, "offline")
-        with pytest.raises(UnknownTopicIdError):
+        with pytest.raises(LeaderNotAvailableError, match="is being opened"):
             await fetch(client, reply.topics[0].topic_id)
         assert (await fetch(client, other)).records == []
         world.work.let_all()

@@ -1,0 +1,227 @@
+"""How the cluster stands, and what an administrator wants of it as a whole."""
+
+from typing import Final, final
+
+from coordinator.cluster.commands import (
+    AlterClusterConfig,
+    DrainBroker,
+    ElectLeaders,
+    PartitionAnswer,
+    PartitionAnswers,
+)
+from coordinator.cluster.health import NotablePartition, health_of
+from coordinator.cluster.records import Broker, DataLossAccepted, Partition
+from coordinator.cluster.settings import shown_settings
+from coordinator.cluster_node import ClusterNode
+from wire.cluster_admin import (
+    AcceptedLoss,
+    AlterClusterReply,
+    AlterClusterRequest,
+    DescribeClusterReply,
+    DescribeClusterRequest,
+    ElectLeadersReply,
+    ElectLeadersRequest,
+    LeaderElected,
+    NodeDescription,
+    PartitionState,
+    TopicToElect,
+    UnregisterBrokerReply,
+    UnregisterBrokerRequest,
+)
+from wire.reassignment import DrainBrokerReply, DrainBrokerRequest
+
+_DECIDE_TIMEOUT_S: Final = 10.0
+_ELECTIONS_MAX: Final = 1000
+"""Of one command: more of them would be in the way of everything else that is decided."""
+
+_Place = tuple[bytes, int]
+"""Topic id and number of a partition."""
+
+
+@final
+class ClusterHandler:
+    """Speaks of the cluster, as far as this broker knows it."""
+
+    def __init__(self, cluster: ClusterNode) -> None:
+        """Speak for one node."""
+        self._cluster = cluster
+
+    def describe(
+        self, request: DescribeClusterRequest, attachment: memoryview
+    ) -> DescribeClusterReply:
+        """Say how nodes and partitions stand."""
+        del attachment
+        state, raft = self._cluster.metadata.state, self._cluster.raft
+        health = health_of(state)
+        node_ids = {member.node_id for member in raft.membership.members} | state.brokers.keys()
+        return DescribeClusterReply(
+            raft.cluster_id,
+            self._cluster.node_id,
+            raft.leader_id,
+            raft.term,
+            [self._describe_node(node_id) for node_id in sorted(node_ids)],
+            health.partition_count,
+            health.leaderless_count,
+            health.unavailable_count,
+            health.under_replicated_count,
+            health.not_preferred_count,
+            health.reassigning_count,
+            [self._describe_loss(loss) for loss in state.data_losses],
+            [_describe_partition(each) for each in health.notable]
+            if request.with_partitions
+            else [],
+            shown_settings(state.overrides),
+        )
+
+    async def elect(self, request: ElectLeadersRequest) -> ElectLeadersReply:
+        """Let the preferred replicas lead, or anybody who can.
+
+        If cancelled, some of the leaders may be elected.
+
+        Raises:
+            UnknownTopicError: There is no such topic; nothing is changed.
+            RequestTimedOutError: No majority of the voters is there; some may be elected.
+        """
+        if request.topics is None:
+            places = self._due(is_unclean=request.accept_data_loss)
+        else:
+            places = [place for topic in request.topics for place in self._places(topic)]
+        results: list[LeaderElected] = []
+        for some in _in_pieces(places):
+            before = [self._cluster.metadata.state.partition(*place) for place in some]
+            reply = await self._cluster.submission.submit(
+                ElectLeaders(some, request.accept_data_loss), timeout_s=_DECIDE_TIMEOUT_S
+            )
+            assert isinstance(reply, PartitionAnswers)
+            results += map(self._result, before, reply.answers)
+        return ElectLeadersReply(results)
+
+    async def alter(self, request: AlterClusterRequest) -> AlterClusterReply:
+        """Change settings of the cluster. If cancelled, they may be changed, or not.
+
+        Raises:
+            InvalidConfigError: A setting is unknown or not legal.
+            RequestTimedOutError: No majority of the voters is there; they may be changed.
+        """
+        command = AlterClusterConfig(request.set_config, request.reset_config)
+        await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        return AlterClusterReply(shown_settings(self._cluster.metadata.state.overrides))
+
+    async def drain(self, request: DrainBrokerRequest) -> DrainBrokerReply:
+        """Let a broker get no more replicas, or again. If cancelled, it may be so, or not.
+
+        Raises:
+            InvalidRequestError: There is no such broker, or no other that takes replicas.
+            RequestTimedOutError: No majority of the voters is there; it may be so.
+        """
+        command = DrainBroker(request.node_id, request.is_drained)
+        await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        load = self._cluster.metadata.state.index.load(request.node_id)
+        return DrainBrokerReply(load.replica_count)
+
+    async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerReply:
+        """Take a node that is gone for good out of the cluster; see `Controller.unregister`."""
+        return UnregisterBrokerReply(await self._cluster.controller.unregister(request.node_id))
+
+    def _due(self, *, is_unclean: bool) -> list[_Place]:
+        """Return all partitions that nobody leads, or that the preferred replica could lead."""
+        state = self._cluster.metadata.state
+        due: list[_Place] = []
+        for each in health_of(state).notable:
+            leader, first = each.partition.leader, each.partition.replicas[0]
+            if is_unclean:
+                is_due = leader is None
+            else:
+                is_due = leader != first and first in each.partition.in_sync_replicas
+            if is_due:
+                due.append((each.topic.topic_id, each.number))
+        return due
+
+    def _places(self, wanted: TopicToElect) -> list[_Place]:
+        topic = self._cluster.metadata.state.catalog.topic(wanted.topic)
+        numbers = range(topic.partition_count) if wanted.partitions is None else wanted.partitions
+        return [(topic.topic_id, number) for number in numbers]
+
+    def _result(self, before: Partition | None, answer: PartitionAnswer) -> LeaderElected:
+        after = answer.partition
+        lost_before = None if before is None else before.data_loss_epoch
+        return LeaderElected(
+            self._name(answer.topic_id),
+            answer.number,
+            None if before is None else before.leader,
+            None if after is None else after.leader,
+            after is not None
+            and after.data_loss_epoch == after.leader_epoch
+            and after.data_loss_epoch != lost_before,
+            answer.error,
+        )
+
+    def _name(self, topic_id: bytes) -> str:
+        topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
+
+    def _describe_node(self, node_id: int) -> NodeDescription:
+        state = self._cluster.metadata.state
+        broker = state.brokers.get(node_id)
+        load = state.index.load(node_id)
+        host, port = self._cluster.addresses.address_of(node_id) or ("", 0)
+        return NodeDescription(
+            node_id,
+            host,
+            port,
+            "" if broker is None else broker.failure_domain,
+            self._role(node_id),
+            _status(broker),
+            load.leader_count,
+            load.replica_count,
+            node_id in state.drained_node_ids,
+        )
+
+    def _role(self, node_id: int) -> str:
+        membership = self._cluster.raft.membership
+        if any(voter.node_id == node_id for voter in membership.voters):
+            return "voter"
+        if any(learner.node_id == node_id for learner in membership.learners):
+            return "learner"
+        return "none"
+
+    def _describe_loss(self, loss: DataLossAccepted) -> AcceptedLoss:
+        return AcceptedLoss(
+            self._name(loss.topic_id),
+            loss.topic_id,
+            loss.partition,
+            loss.leader,
+            loss.leader_epoch,
+            loss.last_known_leader,
+            list(loss.eligible_leader_replicas),
+            loss.accepted_at_ms,
+        )
+
+
+def _in_pieces(places: list[_Place]) -> list[list[_Place]]:
+    starts = range(0, len(places), _ELECTIONS_MAX)
+    return [places[start : start + _ELECTIONS_MAX] for start in starts]
+
+
+def _status(broker: Broker | None) -> str:
+    if broker is None:
+        return "unknown"
+    if broker.is_fenced:
+        return "fenced"
+    return "stopping" if broker.is_shutting_down else "alive"
+
+
+def _describe_partition(notable: NotablePartition) -> PartitionState:
+    partition = notable.partition
+    return PartitionState(
+        notable.topic.name,
+        notable.number,
+        partition.leader,
+        partition.leader_epoch,
+        list(partition.replicas),
+        list(partition.in_sync_replicas),
+        list(partition.eligible_leader_replicas),
+        list(partition.adding_replicas),
+        list(partition.removing_replicas),
+        partition.last_known_leader,
+    )

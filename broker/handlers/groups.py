@@ -1,0 +1,33 @@
+"""Consumer groups: what their members and administrators ask of the node that leads the cluster."""
+
+from typing import final
+
+from broker.replier import Replier
+from coordinator.group_coordinator import GroupCoordinator
+from coordinator.groups.commits import CommitResult
+from wire.errors import BrokerError
+from wire.groups import CommitOffsetsRequest
+
+
+@final
+class CommitHandler:
+    """Takes commits, of which there are many, without a task for each."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        """Hand them to `groups`."""
+        self._groups = groups
+
+    def handle(self, request: CommitOffsetsRequest, replier: Replier) -> None:
+        """Have one commit stored; it is answered when it is.
+
+        Raises:
+            BrokerError: It is refused.
+        """
+
+        def done(result: CommitResult) -> None:
+            with replier:
+                if isinstance(result, BrokerError):
+                    raise result
+                replier.reply(result)
+
+        self._groups.commit_soon(request, done)

@@ -1,0 +1,130 @@
+"""Moving replicas from broker to broker, as an administrator wants it."""
+
+from typing import Final, final
+
+from coordinator.cluster.balance import plan_moves, plan_replacement
+from coordinator.cluster.broker_commands import check_known
+from coordinator.cluster.commands import (
+    PartitionAnswer,
+    PartitionAnswers,
+    Reassignment,
+    ReassignReplicas,
+)
+from coordinator.cluster_node import ClusterNode
+from wire.errors import ErrorDetail, InvalidRequestError
+from wire.reassignment import PartitionMoved, ReassignReply, ReassignRequest
+
+_DECIDE_TIMEOUT_S: Final = 10.0
+_REPLICAS_MAX: Final = 10_000
+_MOVES_MAX: Final = 1000
+"""Of one command: more of them would be in the way of everything else that is decided."""
+
+
+@final
+class ReassignmentHandler:
+    """Has the cluster move replicas, those that were named or those that make loads equal."""
+
+    def __init__(self, cluster: ClusterNode) -> None:
+        """Plan by what one node knows."""
+        self._cluster = cluster
+
+    async def reassign(self, request: ReassignRequest) -> ReassignReply:
+        """Have replicas moved; the copies go on when this returns.
+
+        If cancelled, they may be moved, or not.
+
+        Raises:
+            UnknownTopicError: There is no such topic; nothing is changed.
+            InvalidRequestError: What is asked for contradicts itself.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        moves = self._moves(request)
+        state = self._cluster.metadata.state
+        before = [state.partition(move.topic_id, move.partition) for move in moves]
+        replicas_before = [[] if known is None else list(known.replicas) for known in before]
+        if request.plan_only or not moves:
+            return ReassignReply(
+                [
+                    self._result(move, were, list(move.replicas or were), is_under_way=False)
+                    for move, were in zip(moves, replicas_before, strict=True)
+                ]
+            )
+        answers: list[PartitionAnswer] = []
+        for start in range(0, len(moves), _MOVES_MAX):
+            reply = await self._cluster.submission.submit(
+                ReassignReplicas(moves[start : start + _MOVES_MAX]), timeout_s=_DECIDE_TIMEOUT_S
+            )
+            assert isinstance(reply, PartitionAnswers)
+            answers += reply.answers
+        return ReassignReply(
+            [
+                self._answer(move, were, answer)
+                for move, were, answer in zip(moves, replicas_before, answers, strict=True)
+            ]
+        )
+
+    def _moves(self, request: ReassignRequest) -> list[Reassignment]:
+        state = self._cluster.metadata.state
+        if request.moves:
+            if request.leaving:
+                raise InvalidRequestError("moves can be named or planned, not both")
+            return [
+                Reassignment(
+                    state.catalog.topic(move.topic).topic_id, move.partition, move.replicas
+                )
+                for move in request.moves
+            ]
+        if not 1 <= request.replicas_max <= _REPLICAS_MAX:
+            raise InvalidRequestError(
+                f"{request.replicas_max} replicas cannot move at once; say 1 to {_REPLICAS_MAX}"
+            )
+        check_known(state, request.leaving)
+        if request.heir is not None:
+            return self._replacement(request.leaving, request.heir)
+        return plan_moves(state, moves_max=request.replicas_max, leaving=request.leaving)
+
+    def _replacement(self, leaving: list[int], heir: int) -> list[Reassignment]:
+        """Return moves by which one broker gets what another one, which is gone, has.
+
+        Raises:
+            InvalidRequestError: It is not gone, or the heir cannot take anything.
+        """
+        state = self._cluster.metadata.state
+        check_known(state, [heir])
+        if len(leaving) != 1 or heir in leaving:
+            raise InvalidRequestError("a replacement is of one broker by another one")
+        (lost,) = leaving
+        if not state.brokers[lost].is_fenced:
+            raise InvalidRequestError(
+                f"broker {lost} is alive; let it give its replicas to others itself: tidelog"
+                f" cluster drain {lost}"
+            )
+        if not state.brokers[heir].can_lead or heir in state.drained_node_ids:
+            raise InvalidRequestError(
+                f"broker {heir} is not alive, or drained, and cannot take replicas"
+            )
+        return plan_replacement(state, lost, heir)
+
+    def _answer(
+        self, move: Reassignment, replicas_before: list[int], answer: PartitionAnswer
+    ) -> PartitionMoved:
+        known = answer.partition
+        if known is None:
+            return self._result(move, replicas_before, [], is_under_way=False, error=answer.error)
+        staying = [each for each in known.replicas if each not in known.removing_replicas]
+        return self._result(
+            move, replicas_before, staying, is_under_way=known.is_reassigning, error=answer.error
+        )
+
+    def _result(
+        self,
+        move: Reassignment,
+        replicas_before: list[int],
+        replicas: list[int],
+        *,
+        is_under_way: bool,
+        error: ErrorDetail | None = None,
+    ) -> PartitionMoved:
+        topic = self._cluster.metadata.state.catalog.topic_by_id(move.topic_id)
+        name = "" if topic is None else topic.name
+        return PartitionMoved(name, move.partition, replicas_before, replicas, is_under_way, error)

@@ -1,0 +1,1 @@
+"""Replicas of partitions: what a broker does as a leader for its followers, and as a follower."""

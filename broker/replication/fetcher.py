@@ -1,0 +1,367 @@
+"""Following what one other broker leads: one connection, one session, one fetch under way.
+
+Shell: owns the connection. What comes is checked and written to the logs straight from the
+connection's buffer, in plain calls; what must wait for the disk is done in tasks of its own.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from broker.partition import Partition
+from broker.replication.surroundings import Surroundings
+from isr.divergence import LogShape
+from isr.fetch_session import FollowerSession, Key, Place
+from isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
+from logstore.batch_run import check_run
+from wire import api
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    CorruptBatchError,
+    DiskFullError,
+    ErrorDetail,
+    InvalidBatchError,
+    LogOfflineError,
+    OffsetOutOfRangeError,
+    WireFormatError,
+    from_wire,
+)
+from wire.replication import (
+    ReplicaDurable,
+    ReplicaDurableRequest,
+    ReplicaFetched,
+    ReplicaFetchReply,
+    ReplicaFetchRequest,
+    ReplicaIdentity,
+)
+from wire.rpc import RpcConnection, open_rpc
+
+_CONNECT_TIMEOUT_S: Final = 1.0
+_RETRY_S: Final = 0.1
+_LATER_S: Final = 0.1
+"""A partition of which the leader has said an error is asked for again after this time."""
+_MUCH_LATER_S: Final = 1.0
+"""The same after an error that does not go away by itself so soon."""
+_MAX_WAIT_MS: Final = 500
+_SILENCE_S: Final = 2.0
+"""A leader that does not answer for so long beyond `_MAX_WAIT_MS` is taken for unreachable."""
+_BYTES_MAX: Final = 8 << 20
+
+
+@final
+class Fetcher:
+    """Follows one broker.
+
+    Invariant: a partition is in the session only while its log is in order and may be appended to.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        leader_id: int,
+        released: Callable[[Partition], None],
+    ) -> None:
+        """Follow broker `leader_id`; `run` must run in a task.
+
+        `released` is called when a log that had to be truncated is in order again; whoever is
+        called decides anew whom to follow.
+        """
+        self._surroundings = surroundings
+        self._leader_id = leader_id
+        self._released = released
+        self._session = FollowerSession()
+        self._partitions: dict[Key, Partition] = {}
+        self._durable: dict[Key, int] = {}
+        """What the leader knows to be on this broker's disk."""
+        self._told_whole: dict[Key, bool] = {}
+        """Whether the leader knows a replica to be whole."""
+        self._doubtful: dict[Key, None] = {}
+        """Partitions of which the last batches that came were damaged."""
+        self._later: dict[Key, float] = {}
+        """Partitions that are to be asked for again, and when (seconds of trio's clock)."""
+        self._connection: RpcConnection | None = None
+        self._identity: ReplicaIdentity | None = None
+        self._is_waiting = False
+        self._has_work = trio.Event()
+
+    def follow(self, partition: Partition, leader_epoch: int) -> None:
+        """Follow a partition from now on, or in another leader epoch."""
+        self.unfollow(partition.key)
+        self._partitions[partition.key] = partition
+        partition.watchers[self] = None
+        self._session.follow(partition.key, leader_epoch)
+        self._has_work.set()
+        if self._is_waiting:
+            self._report([], ends_wait=True)
+
+    def unfollow(self, key: Key) -> None:
+        """Follow a partition no more."""
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.watchers.pop(self, None)
+            self._session.unfollow(key)
+            self._durable.pop(key, None)
+            self._told_whole.pop(key, None)
+            self._doubtful.pop(key, None)
+            self._later.pop(key, None)
+
+    def changed(self, partition: Partition) -> None:
+        """See `broker.partition.Watcher`: tell the leader what is on the disk here."""
+        key = partition.key
+        number = self._session.number_of(key)
+        durable = partition.log.durable_end_offset
+        if partition.is_whole is not self._told_whole.get(key, partition.is_whole):
+            self._session.is_due(key)
+            if self._is_waiting:
+                self._report([], ends_wait=True)
+        if number is not None and durable > self._durable.get(key, durable):
+            self._durable[key] = durable
+            self._report([ReplicaDurable(number, durable)], ends_wait=False)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            if not len(self._session):
+                self._has_work = trio.Event()
+                await self._has_work.wait()
+            reason = await self._connect()
+            self._surroundings.env.probe(
+                "replica_fetch_ended", severity="debug", leader_id=self._leader_id, reason=reason
+            )
+            await trio.sleep(_RETRY_S)
+
+    async def _connect(self) -> str:
+        """Fetch over one connection as long as it lasts; return why it ended."""
+        address = self._surroundings.cluster.addresses.address_of(self._leader_id)
+        identity = self._surroundings.own_identity()
+        if address is None or identity is None:
+            return "its address is not known" if address is None else "not registered yet"
+        name = f"replicas of node {self._surroundings.node_id}"
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
+                async with open_rpc(
+                    self._surroundings.env.network, *address, client_name=name, client_version=""
+                ) as connection:
+                    connecting.deadline = float("inf")
+                    assert connection.hello is not None
+                    if connection.hello.node_id != self._leader_id:
+                        return f"node {connection.hello.node_id} is at its address"
+                    await self._fetch_over(connection, identity)
+        except (ConnectionLostError, WireFormatError, BrokerError) as error:
+            return str(error)
+        finally:
+            self._connection = None
+        return "no answer" if connecting.cancelled_caught else "nothing is followed any more"
+
+    async def _fetch_over(self, connection: RpcConnection, identity: ReplicaIdentity) -> None:
+        self._connection, self._identity = connection, identity
+        self._session.begin()
+        self._durable.clear()
+        self._later.clear()
+        begins_session = True
+        while len(self._session) and self._surroundings.own_identity() == identity:
+            max_wait_ms = self._wake_later()
+            request = ReplicaFetchRequest(
+                identity,
+                begins_session,
+                max_wait_ms,
+                _BYTES_MAX,
+                *self._session.words(self._place_of),
+                self._surroundings.partitions.has_readers,
+            )
+            begins_session = False
+            self._is_waiting = True
+            try:
+                with trio.move_on_after(max_wait_ms / 1000 + _SILENCE_S) as silence:
+                    await connection.call(api.REPLICA_FETCH, request, take=self._take)
+            finally:
+                self._is_waiting = False
+            if silence.cancelled_caught:
+                connection.close()
+                raise ConnectionLostError(f"no answer for {_SILENCE_S:g} s")
+
+    def _place_of(self, key: Key) -> Place:
+        partition = self._partitions[key]
+        follower = partition.follower
+        assert follower is not None, "it is followed"
+        durable = self._durable[key] = partition.log.durable_end_offset
+        is_whole = self._told_whole[key] = partition.is_whole
+        is_doubtful = key in self._doubtful
+        self._doubtful.pop(key, None)
+        return Place(follower.position(_shape(partition)), durable, is_whole, is_doubtful)
+
+    def _report(self, partitions: list[ReplicaDurable], *, ends_wait: bool) -> None:
+        connection, identity = self._connection, self._identity
+        if connection is not None and identity is not None:
+            request = ReplicaDurableRequest(identity, partitions, ends_wait)
+            connection.submit(api.REPLICA_DURABLE, request, _take_nothing)
+
+    def _wake_later(self) -> int:
+        """Ask again for what is to be asked for again now; return how long the next fetch waits."""
+        now = trio.current_time()
+        for key in [key for key, at in self._later.items() if at <= now]:
+            del self._later[key]
+            self._session.is_due(key)
+        until_next_s = min(self._later.values(), default=now + _MAX_WAIT_MS) - now
+        return min(_MAX_WAIT_MS, int(until_next_s * 1000) + 1)
+
+    def _take(self, reply: ReplicaFetchReply, attachment: memoryview) -> None:
+        position = 0
+        for result in reply.results:
+            end = position + result.batch_bytes
+            if end > len(attachment):
+                raise WireFormatError("a reply announces more batches than it brings")
+            self._take_one(result, attachment[position:end])
+            position = end
+
+    def _take_one(self, result: ReplicaFetched, batches: memoryview) -> None:
+        asked = self._session.asked(result.number_in_session)
+        if asked is None:
+            return
+        key, leader_epoch, asked_at = asked
+        partition = self._partitions[key]
+        follower = partition.follower
+        assert follower is not None, "it is followed"
+        try:
+            if result.error is not None:
+                error = from_wire(result.error)
+                if not isinstance(error, OffsetOutOfRangeError):
+                    self._refused(partition, result.error)
+                    return
+                step = follower.out_of_range(
+                    _shape(partition),
+                    asked_at,
+                    leader_start=error.log_start_offset or 0,
+                    leader_end=error.log_end_offset or 0,
+                )
+            else:
+                answer = LeaderAnswer(
+                    leader_epoch,
+                    asked_at,
+                    result.high_watermark,
+                    result.log_start_offset,
+                    result.diverging,
+                )
+                step = follower.answered(_shape(partition), answer)
+                if isinstance(step, Append):
+                    self._append(partition, follower, answer, batches)
+            if isinstance(step, Truncate | Restart):
+                self._begin_repair(partition, step)
+            elif isinstance(step, Drop):
+                self._session.is_due(key)
+        except (CorruptBatchError, InvalidBatchError, DiskFullError, LogOfflineError) as error:
+            self._failed(partition, error)
+
+    def _append(
+        self,
+        partition: Partition,
+        follower: PartitionFollower,
+        answer: LeaderAnswer,
+        batches: memoryview,
+    ) -> None:
+        log = partition.log
+        if batches:
+            headers = check_run(
+                batches,
+                log_end_offset=log.log_end_offset,
+                last_epoch=log.leader_epochs.latest or 0,
+                leader_epoch=answer.leader_epoch,
+            )
+            now_ms = self._surroundings.env.clock.now_ms()
+            log.append_replicated(headers, batches, now_ms=now_ms)
+            self._session.is_due(partition.key)
+            self._surroundings.flusher.appended(partition)
+        follower.appended(answer, log_end_offset=log.log_end_offset)
+        start = min(answer.log_start_offset, log.log_end_offset)
+        if start > log.log_start_offset:
+            log.delete_records(start, high_watermark=log.log_end_offset)
+            follower.high_watermark = max(follower.high_watermark, start)
+        partition.progressed()
+
+    def _refused(self, partition: Partition, detail: ErrorDetail) -> None:
+        """Ask again after a while; most likely the metadata is about to say something else."""
+        error = from_wire(detail)
+        delay_s = _LATER_S if error.is_retriable else _MUCH_LATER_S
+        self._later[partition.key] = trio.current_time() + delay_s
+        self._surroundings.env.probe(
+            "replica_fetch_refused",
+            severity="debug" if error.is_retriable else "warning",
+            directory=partition.log.directory,
+            leader_id=self._leader_id,
+            reason=str(error),
+        )
+
+    def _failed(self, partition: Partition, error: BrokerError) -> None:
+        """Do without what came; a disk that failed is not asked again."""
+        partition.note_status(str(error))
+        self._surroundings.env.probe(
+            "replica_append_failed",
+            severity="error",
+            directory=partition.log.directory,
+            leader_id=self._leader_id,
+            reason=str(error),
+        )
+        if isinstance(error, LogOfflineError):
+            self.unfollow(partition.key)
+            return
+        if isinstance(error, CorruptBatchError | InvalidBatchError):
+            self._doubtful[partition.key] = None
+        self._later[partition.key] = trio.current_time() + _MUCH_LATER_S
+
+    def _begin_repair(self, partition: Partition, step: Truncate | Restart) -> None:
+        self.unfollow(partition.key)
+        partition.is_held = True
+        self._surroundings.nursery.start_soon(self._repair, partition, step)
+
+    async def _repair(self, partition: Partition, step: Truncate | Restart) -> None:
+        """Truncate a log, or begin it anew; then let it be followed again."""
+        env, log = self._surroundings.env, partition.log
+        before = (log.log_end_offset, partition.high_watermark)
+        error: BrokerError | None = None
+        async with self._surroundings.flusher.hold(partition):
+            try:
+                if isinstance(step, Truncate):
+                    await env.offload(lambda: log.truncate(step.offset))
+                else:
+                    await self._surroundings.partitions.restart(partition, step.offset)
+            except (DiskFullError, LogOfflineError) as failure:
+                error = failure
+            else:
+                _note_repaired(partition, step)
+        env.probe(
+            "replica_truncated" if error is None else "replica_not_truncated",
+            # Below the high watermark only after an election that accepted a loss of data.
+            severity="info" if error is None and step.offset >= before[1] else "warning",
+            directory=log.directory,
+            leader_id=self._leader_id,
+            offset=step.offset,
+            log_end_offset=before[0],
+            reason=str(error or "the leader's log is another one from there on"),
+        )
+        if error is not None:
+            partition.note_status(str(error))
+            if isinstance(error, LogOfflineError):
+                return
+            await trio.sleep(_MUCH_LATER_S)
+        self._released(partition)
+
+
+def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:
+    follower = partition.follower
+    if follower is None:
+        return
+    if isinstance(step, Truncate):
+        follower.truncated(partition.log.log_end_offset)
+    else:
+        follower.restarted(partition.log.log_end_offset)
+
+
+def _shape(partition: Partition) -> LogShape:
+    log = partition.log
+    return LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs)
+
+
+def _take_nothing(outcome: object) -> None:
+    """Take no note of an answer: what matters is asked for in the next fetch."""

@@ -1,0 +1,54 @@
+"""Holding up replicas that are being added, so that moves leave room for everything else.
+
+Shell around `isr.catch_up_budget`. Only who is on the way to be a replica is held up: one that is
+in sync would fall out, one that was a replica before is missed, and for one that is about to join
+what is committed waits.
+"""
+
+from typing import Final, final
+
+from broker.partition import Partition
+from broker.replication.surroundings import Surroundings, now_ms
+from isr.catch_up_budget import CatchUpBudget
+
+_WAIT_MS_MAX: Final = 1000
+"""The rate may be another one then."""
+
+
+@final
+class CatchUpThrottle:
+    """What this broker may send to replicas that are being added, all of them together."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        """Go by the setting `reassignment_bytes_per_s` of the cluster, as it is at the moment."""
+        self._surroundings = surroundings
+        self._budget = CatchUpBudget()
+
+    def allowance(self, partition: Partition, node_id: int) -> int | None:
+        """Return how many bytes a follower may be sent now, `None` for any number."""
+        rate = self._bytes_per_s
+        if rate is None or not self._is_throttled(partition, node_id):
+            return None
+        return self._budget.available(rate, now_ms=now_ms())
+
+    def sent(self, count_bytes: int) -> None:
+        """Take note of bytes that were sent to somebody whose allowance was not `None`."""
+        self._budget.spend(count_bytes)
+
+    def wait_ms(self) -> int:
+        """Return when those who are held up may be sent something, from now."""
+        return min(self._budget.wait_ms(self._bytes_per_s, now_ms=now_ms()), _WAIT_MS_MAX)
+
+    @property
+    def _bytes_per_s(self) -> int | None:
+        return self._surroundings.state.config.reassignment_bytes_per_s
+
+    def _is_throttled(self, partition: Partition, node_id: int) -> bool:
+        known = self._surroundings.state.partition(*partition.key)
+        return (
+            known is not None
+            and node_id in known.adding_replicas
+            and node_id not in known.in_sync_replicas
+            and partition.leader is not None
+            and not partition.leader.holds_back(node_id)
+        )

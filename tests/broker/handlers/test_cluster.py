@@ -1,0 +1,301 @@
+"""How the cluster stands, and elections, asked of any of its nodes."""
+
+from typing import Final
+
+import pytest
+
+from broker.handlers import cluster as handlers
+from broker.handlers.cluster import ClusterHandler
+from coordinator.cluster.commands import CreateReplicatedTopic
+from coordinator.cluster.records import Partition
+from tests.coordinator.raft_life import until
+from tests.coordinator.test_cluster_node import (
+    Member,
+    live_brokers,
+    play,
+    three,
+    voters,
+)
+from tests.simulation.world import World
+from wire.cluster_admin import (
+    AlterClusterRequest,
+    DescribeClusterReply,
+    DescribeClusterRequest,
+    ElectLeadersRequest,
+    LeaderElected,
+    TopicToElect,
+    UnregisterBrokerRequest,
+)
+from wire.error_code import ErrorCode
+from wire.errors import InvalidRequestError, NotControllerError, UnknownTopicError
+from wire.reassignment import DrainBrokerRequest
+
+TOPIC_ID: Final = b"orders of a test"
+START_MS: Final = 1_500_000_000_000
+
+
+async def create(member: Member, *replicas: list[int]) -> None:
+    """Create a topic with these replicas."""
+    command = CreateReplicatedTopic(
+        "orders", TOPIC_ID, len(replicas), {}, assignment=list(replicas)
+    )
+    await member.node.submission.submit(command, timeout_s=20)
+
+
+def partition(member: Member, number: int = 0) -> Partition:
+    """Return a partition as one node knows it."""
+    found = member.node.metadata.state.partition(TOPIC_ID, number)
+    assert found is not None
+    return found
+
+
+def described(member: Member, *, with_partitions: bool = True) -> DescribeClusterReply:
+    """Ask one node how the cluster stands."""
+    request = DescribeClusterRequest(with_partitions)
+    return ClusterHandler(member.node).describe(request, memoryview(b""))
+
+
+async def elected(
+    member: Member, *numbers: int, accept_data_loss: bool = False
+) -> list[LeaderElected]:
+    """Have leaders elected by asking one node; for the whole cluster without numbers."""
+    topics = [TopicToElect("orders", list(numbers))] if numbers else None
+    request = ElectLeadersRequest(topics, accept_data_loss)
+    return (await ClusterHandler(member.node).elect(request)).results
+
+
+async def without(members: list[Member], gone: Member) -> list[Member]:
+    """Stop a node, and return the others when they know that it is gone."""
+    gone.stop()
+    others = [member for member in members if member is not gone]
+    await until(lambda: all(gone.node_id not in live_brokers(member) for member in others))
+    return others
+
+
+def test_every_node_says_the_same_of_the_cluster() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [2, 3])
+        indexes = [member.node.raft for member in members]
+        await until(lambda: len({raft.applied_index for raft in indexes}) == 1)
+
+        replies = [described(member) for member in members]
+
+        assert [reply.node_id for reply in replies] == [1, 2, 3]
+        assert len({(reply.cluster_id, reply.controller_id, reply.term) for reply in replies}) == 1
+        assert replies[0].nodes == replies[1].nodes == replies[2].nodes
+        assert [(node.role, node.status) for node in replies[0].nodes] == [("voter", "alive")] * 3
+        assert [(node.leader_count, node.replica_count) for node in replies[0].nodes] == [
+            (1, 1),
+            (1, 2),
+            (0, 1),
+        ]
+        assert (replies[0].partition_count, replies[0].partitions) == (2, [])
+
+    play(story)
+
+
+def test_a_node_that_is_gone_is_fenced_and_its_partitions_are_listed_if_asked_for() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [2, 3], [3, 1])
+        (asked, _) = await without(members, members[0])
+
+        reply = described(asked)
+
+        assert [node.status for node in reply.nodes] == ["fenced", "alive", "alive"]
+        assert (reply.leaderless_count, reply.under_replicated_count) == (0, 2)
+        first, second = reply.partitions
+        assert (first.topic, first.partition, first.leader_id) == ("orders", 0, 2)
+        assert (first.replicas, first.in_sync_replicas) == ([1, 2], [2])
+        assert (second.partition, second.leader_id, second.in_sync_replicas) == (2, 3, [3])
+        assert described(asked, with_partitions=False).partitions == []
+
+    play(story)
+
+
+def test_a_node_that_hears_of_no_leader_still_says_what_it_knows() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        for member in members[1:]:
+            member.stop()
+        left = members[0]
+        await until(lambda: left.node.raft.leader_id is None)
+
+        reply = described(left)
+
+        assert reply.controller_id is None
+        assert [node.node_id for node in reply.nodes] == [1, 2, 3]
+        assert {node.host for node in reply.nodes} == {"node1", "node2", "node3"}
+
+    play(story)
+
+
+def test_a_fourth_node_learns_and_does_not_vote() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        fourth = Member(world, 4, (1, 4))
+        fourth.start()
+        await until(lambda: 4 in live_brokers(fourth))
+
+        reply = described(fourth)
+
+        assert voters(fourth) == [1, 2, 3]
+        assert [node.role for node in reply.nodes] == ["voter"] * 3 + ["learner"]
+        assert members
+
+    play(story)
+
+
+def test_the_preferred_leader_is_elected_by_asking_a_node_that_does_not_decide() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [2, 3])
+        others = await without(members, members[0])
+        members[0].start()
+        await until(lambda: all(live_brokers(member) == [1, 2, 3] for member in members))
+        asked = next(member for member in others if not member.node.raft.is_leader)
+
+        (early,) = await elected(asked, 0)
+
+        # It has to follow before it may lead; nobody follows here.
+        assert early.error is not None
+        assert early.error.code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert (early.previous_leader_id, early.leader_id) == (2, 2)
+        (there,) = await elected(asked, 1)
+        assert there == LeaderElected("orders", 1, 2, 2)
+
+    play(story)
+
+
+def test_whoever_accepts_the_loss_of_data_gets_a_leader_and_it_is_remembered() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2])
+        members[1].stop()
+        await until(lambda: partition(members[0]).in_sync_replicas == (1,))
+        members[1].start()
+        await until(lambda: live_brokers(members[1]) == [1, 2, 3])
+        (asked, _) = await without(members, members[0])
+        (lost,) = described(asked).partitions
+        assert (lost.leader_id, lost.last_known_leader) == (None, 1)
+        assert lost.eligible_leader_replicas == [1]
+
+        assert await elected(asked) == []
+        (result,) = await elected(asked, accept_data_loss=True)
+
+        assert result == LeaderElected("orders", 0, None, 2, may_have_lost_data=True)
+        (loss,) = described(asked).data_losses
+        assert (loss.topic, loss.partition, loss.leader_id) == ("orders", 0, 2)
+        assert (loss.last_known_leader, loss.topic_id) == (1, TOPIC_ID)
+        assert loss.accepted_at_ms > START_MS
+        assert await elected(asked, accept_data_loss=True) == []
+        (again,) = await elected(asked, 0, accept_data_loss=True)
+        assert not again.may_have_lost_data
+
+    play(story)
+
+
+def test_a_topic_or_partition_that_is_not_there_is_refused() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        with pytest.raises(UnknownTopicError):
+            await elected(members[0], 0)
+        await create(members[0], [1])
+
+        (result,) = await elected(members[0], 7)
+
+        assert result.error is not None
+        assert result.error.code == ErrorCode.UNKNOWN_PARTITION
+
+    play(story)
+
+
+def test_many_elections_are_decided_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(handlers, "_ELECTIONS_MAX", 2)
+        members = await three(world)
+        await create(members[0], [1], [2], [3], [1], [2])
+        request = ElectLeadersRequest([TopicToElect("orders")])
+
+        reply = await ClusterHandler(members[0].node).elect(request)
+
+        assert [(each.partition, each.leader_id) for each in reply.results] == [
+            (0, 1),
+            (1, 2),
+            (2, 3),
+            (3, 1),
+            (4, 2),
+        ]
+
+    play(story)
+
+
+def test_settings_are_changed_by_asking_any_node() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        asked = next(member for member in members if not member.node.raft.is_leader)
+
+        reply = await ClusterHandler(asked.node).alter(
+            AlterClusterRequest({"reassignment_bytes_per_s": "1MB"}, [])
+        )
+
+        assert reply.config["reassignment_bytes_per_s"] == "1MB"
+        assert described(asked).config == reply.config
+
+    play(story)
+
+
+def test_a_drained_node_is_shown_as_such_until_that_is_taken_back() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [2, 3])
+        handler = ClusterHandler(members[1].node)
+
+        reply = await handler.drain(DrainBrokerRequest(2, is_drained=True))
+        assert reply.replica_count == 2
+        assert [node.is_drained for node in described(members[1]).nodes] == [False, True, False]
+
+        await handler.drain(DrainBrokerRequest(2, is_drained=False))
+        assert not any(node.is_drained for node in described(members[1]).nodes)
+
+    play(story)
+
+
+def test_a_node_that_is_gone_for_good_votes_no_more_and_is_forgotten() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        gone = next(member for member in members if not member.node.raft.is_leader)
+        others = await without(members, gone)
+        leader = next(member for member in others if member.node.raft.is_leader)
+        handler = ClusterHandler(leader.node)
+
+        reply = await handler.unregister(UnregisterBrokerRequest(gone.node_id))
+
+        assert reply.was_member
+        assert gone.node_id not in {node.node_id for node in described(leader).nodes}
+        assert len(voters(leader)) == 2
+        again = await handler.unregister(UnregisterBrokerRequest(gone.node_id))
+        assert not again.was_member
+
+    play(story)
+
+
+def test_a_node_that_lives_or_has_replicas_is_not_taken_out() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        gone = next(member for member in members if not member.node.raft.is_leader)
+        await create(members[0], [gone.node_id])
+        others = await without(members, gone)
+        leader = next(member for member in others if member.node.raft.is_leader)
+        follower = next(member for member in others if member is not leader)
+
+        with pytest.raises(InvalidRequestError, match="is alive at"):
+            await ClusterHandler(leader.node).unregister(UnregisterBrokerRequest(follower.node_id))
+        with pytest.raises(InvalidRequestError, match="still has 1 replicas"):
+            await ClusterHandler(leader.node).unregister(UnregisterBrokerRequest(gone.node_id))
+        with pytest.raises(NotControllerError):
+            await ClusterHandler(follower.node).unregister(UnregisterBrokerRequest(gone.node_id))
+        assert len(voters(leader)) == 3
+
+    play(story)

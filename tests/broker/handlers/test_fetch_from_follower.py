@@ -1,0 +1,239 @@
+"""A broker that follows shows what is committed, as far as it knows, to those who allow it."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from client.client import Client
+from tests.broker.replication.lives import Writer
+from tests.broker.replication.three_brokers import (
+    NODES,
+    PORT,
+    TOPIC,
+    ThreeBrokers,
+    host_of,
+    live,
+    make_topic,
+    produce,
+)
+from tests.coordinator.raft_life import until
+from tests.logstore.logs import records_in
+from tests.simulation.process import Process
+from wire import api
+from wire.error_code import ErrorCode
+from wire.fetch import FetchRequest, PartitionFetch, PartitionFetched
+from wire.rpc import open_rpc
+
+Ask = Callable[[int, bool, int], Awaitable[tuple[PartitionFetched, dict[int, bytes]]]]
+"""Asks at an offset, as a follower or not, and waits for so many milliseconds."""
+
+
+def follows(brokers: ThreeBrokers, node_id: int) -> bool:
+    """Return whether a broker has begun to follow."""
+    replica = brokers.partition(node_id)
+    return replica is not None and replica.follower is not None
+
+
+async def asking(
+    brokers: ThreeBrokers, node_id: int, use: Callable[[Ask], Awaitable[None]]
+) -> None:
+    """Connect to one broker, and let somebody fetch there."""
+    topic_id = brokers.state(node_id).catalog.topic(TOPIC).topic_id
+    done = trio.Event()
+
+    async def run(process: Process) -> None:
+        async with open_rpc(
+            process.env.network, host_of(node_id), PORT, client_name="", client_version=""
+        ) as connection:
+
+            async def ask(
+                offset: int, from_follower: bool, max_wait_ms: int
+            ) -> tuple[PartitionFetched, dict[int, bytes]]:
+                part = PartitionFetch(topic_id, 0, offset, 1 << 20, from_follower)
+                request = FetchRequest(max_wait_ms, 1, 1 << 20, [part])
+                results, data = await connection.call(
+                    api.FETCH, request, take=lambda reply, data: (reply.results, bytes(data))
+                )
+                return results[0], records_in(data)
+
+            await use(ask)
+        done.set()
+
+    brokers.world.add_node(f"asker{len(brokers.world.nodes)}").start(run)
+    await done.wait()
+
+
+def test_a_follower_answers_those_who_allow_it_and_nobody_else() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> dict[int, bytes]:
+            await make_topic(client)
+            return await produce(client, 20)
+
+        written = await brokers.with_client(work)
+        follower = brokers.followers()[0]
+        replica = brokers.partition(follower)
+        assert replica is not None
+        await until(lambda: replica.high_watermark == 20)
+
+        async def use(ask: Ask) -> None:
+            refused, _ = await ask(0, False, 0)
+            assert refused.error is not None
+            assert refused.error.code == ErrorCode.NOT_LEADER
+            found, records = await ask(0, True, 0)
+            assert found.error is None
+            assert found.high_watermark == 20
+            assert records == written
+            below, _ = await ask(25, True, 0)
+            assert (below.error, below.high_watermark) == (None, 20)
+
+        await asking(brokers, follower, use)
+
+    live(1, main)
+
+
+def test_nothing_is_shown_that_the_follower_does_not_know_to_be_committed() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await produce(client, 5)
+
+        await brokers.with_client(work)
+        follower = brokers.followers()[0]
+        replica = brokers.partition(follower)
+        assert replica is not None
+        assert replica.follower is not None
+        await until(lambda: replica.log.log_end_offset == 5)
+        replica.follower.high_watermark = 3  # As if it had not heard of more yet.
+
+        async def use(ask: Ask) -> None:
+            found, records = await ask(0, True, 0)
+            assert found.high_watermark == 3
+            assert sorted(records) == [0, 1, 2]
+            _, nothing = await ask(3, True, 0)
+            assert nothing == {}
+
+        await asking(brokers, follower, use)
+
+    live(2, main)
+
+
+def test_a_fetch_that_waits_at_a_follower_is_woken_by_what_is_committed() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await until(lambda: brokers.in_sync() == set(NODES))
+
+        await brokers.with_client(work)
+        follower = brokers.followers()[0]
+        await until(lambda: follows(brokers, follower))
+
+        async def use(ask: Ask) -> None:
+            async def write_later() -> None:
+                await trio.sleep(2)
+                await brokers.with_client(lambda client: produce(client, 1))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(write_later)
+                began_at = trio.current_time()
+                _, records = await ask(0, True, 20_000)
+                assert list(records) == [0]
+                assert 2 <= trio.current_time() - began_at < 4
+
+        await asking(brokers, follower, use)
+
+    live(3, main)
+
+
+def test_a_follower_that_has_lost_touch_with_its_cluster_shows_nothing_more() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await produce(client, 5)
+
+        await brokers.with_client(work)
+        follower = brokers.followers()[0]
+
+        async def use(ask: Ask) -> None:
+            found, _ = await ask(0, True, 0)
+            assert found.error is None
+            for other in set(NODES) - {follower}:
+                brokers.kill(other)
+            await trio.sleep(12)
+            found, _ = await ask(0, True, 0)
+            assert found.error is not None
+
+        await asking(brokers, follower, use)
+
+    live(4, main)
+
+
+def test_whoever_reads_from_followers_sees_all_in_order_while_brokers_die() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        writer = Writer()
+        seen: list[int] = []
+
+        async def write(client: Client) -> None:
+            await make_topic(client)
+            await writer.run(client)
+
+        async def read(client: Client) -> None:
+            async with client.consumer(
+                TOPIC, auto_offset_reset="earliest", read_from="followers"
+            ) as consumer:
+                async for record in consumer:
+                    seen.append(record.offset)
+                    if writer.should_stop and len(seen) >= max(writer.of(0)):
+                        return
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(brokers.with_client, write)
+            await until(lambda: len(writer.acknowledged) >= 20)
+            nursery.start_soon(brokers.with_client, read)
+            for _ in range(4):
+                so_far = len(seen)
+                await until(lambda: len(seen) >= so_far + 20, 60)  # noqa: B023
+                victim = brokers.followers()[0]
+                brokers.kill(victim)
+                so_far = len(seen)
+                await until(lambda: len(seen) >= so_far + 20, 60)  # noqa: B023
+                brokers.start(victim)
+                leader = await brokers.leads()
+                brokers.kill(leader)
+                await brokers.leads(other_than=leader)
+                brokers.start(leader)
+                await until(lambda: brokers.in_sync() == set(NODES), 60)
+            writer.should_stop = True
+
+        assert seen == list(range(len(seen))), "nothing is skipped, nothing comes twice"
+
+    live(5, main)
+
+
+def test_a_follower_with_readers_hears_at_once_what_is_committed() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> list[float]:
+            await make_topic(client)
+            await until(lambda: brokers.in_sync() == set(NODES))
+            await produce(client, 1)
+            delays: list[float] = []
+            async with (
+                client.producer() as producer,
+                client.consumer(
+                    TOPIC, auto_offset_reset="earliest", read_from="followers"
+                ) as consumer,
+            ):
+                records = consumer.records()
+                await anext(records)
+                for number in range(10):
+                    await trio.sleep(0.7)
+                    await producer.send(TOPIC, b"%d" % number)
+                    acknowledged_at = trio.current_time()
+                    await anext(records)
+                    delays.append(trio.current_time() - acknowledged_at)
+            return delays
+
+        delays = await brokers.with_client(work)
+
+        assert max(delays[2:]) < 0.1
+
+    live(6, main)

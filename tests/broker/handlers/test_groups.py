@@ -1,0 +1,75 @@
+"""Commits are answered once, when they are stored or refused."""
+
+from typing import cast
+
+from broker.handlers.groups import CommitHandler
+from broker.replier import Replier
+from tests.broker.test_replier import FakeAsking
+from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
+from tests.coordinator.raft_life import until
+from wire import api
+from wire.api import AnyApi
+from wire.connection import Request
+from wire.error_code import ErrorCode
+from wire.errors import (
+    ErrorDetail,
+)
+from wire.frame import FrameDecoder, FrameKind
+from wire.groups import (
+    CommitOffsetsReply,
+    CommitOffsetsRequest,
+    PartitionCommit,
+    PartitionCommitted,
+)
+
+
+async def answer(
+    handler: CommitHandler, partition: int, *, member_id: str = ""
+) -> CommitOffsetsReply | ErrorDetail:
+    """Have one commit handled as a request that came on a connection."""
+    commit = PartitionCommit(ORDERS, partition, 7)
+    message = CommitOffsetsRequest(GROUP, member_id, -1, 1, [commit])
+    asking = FakeAsking()
+    request = Request(api.ApiKey.COMMIT_OFFSETS, 1, 7, message, memoryview(b""))
+    replier = Replier(cast("AnyApi", api.COMMIT_OFFSETS), request, asking)
+    with replier:
+        handler.handle(message, replier)
+    await until(lambda: asking.answered_count > 0)
+    assert asking.answered_count == 1
+    decoder = FrameDecoder(frame_bytes_max=1 << 20)
+    sent = bytes(asking.stream.sent)
+    decoder.get_buffer()[: len(sent)] = sent
+    decoder.bytes_received(len(sent))
+    frame = decoder.next_frame()
+    assert frame is not None
+    if frame.kind is FrameKind.ERROR:
+        return api.decode_error(frame.header)
+    return api.COMMIT_OFFSETS.decode_reply(frame.header)
+
+
+def test_a_commit_is_answered_when_it_is_stored() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, _ = await cluster.leader_and_another()
+        handler = CommitHandler(cluster.coordinators[leader.node_id])
+
+        answered = await answer(handler, 0)
+
+        assert answered == CommitOffsetsReply([PartitionCommitted(None)])
+        assert await cluster.committed(0) == 7
+
+    play(story)
+
+
+def test_a_refusal_is_the_answer_whenever_it_comes() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        codes: list[int] = []
+        for host in (leader, other):
+            handler = CommitHandler(cluster.coordinators[host.node_id])
+            detail = await answer(handler, 0, member_id="nobody")
+            assert isinstance(detail, ErrorDetail)
+            codes.append(detail.code)
+
+        assert codes == [ErrorCode.UNKNOWN_MEMBER, ErrorCode.NOT_CONTROLLER]
+
+    play(story)

@@ -1,0 +1,139 @@
+"""Replicas move when an administrator asks any node for it."""
+
+import pytest
+
+from broker.handlers.reassignment import ReassignmentHandler
+from tests.broker.handlers.test_cluster import create, partition
+from tests.coordinator.raft_life import until
+from tests.coordinator.test_cluster_node import Member, live_brokers, play, three
+from tests.simulation.world import World
+from wire.error_code import ErrorCode
+from wire.errors import (
+    InvalidRequestError,
+    UnknownTopicError,
+)
+from wire.reassignment import PartitionMove, PartitionMoved, ReassignRequest
+
+
+async def moved(member: Member, request: ReassignRequest) -> list[PartitionMoved]:
+    """Ask one node to have replicas moved, as soon as it knows of the topic."""
+    await until(lambda: bool(member.node.metadata.state.catalog.topics))
+    return (await ReassignmentHandler(member.node).reassign(request)).results
+
+
+def to(replicas: list[int] | None, *, topic: str = "orders", number: int = 0) -> ReassignRequest:
+    return ReassignRequest([PartitionMove(topic, number, replicas)], [])
+
+
+def test_a_move_is_decided_by_asking_any_node_and_can_be_taken_back() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2])
+        asked = next(member for member in members if not member.node.raft.is_leader)
+
+        (result,) = await moved(asked, to([3, 2]))
+
+        assert result == PartitionMoved("orders", 0, [1, 2], [3, 2], is_under_way=True)
+        assert partition(asked).adding_replicas == (3,)
+        (again,) = await moved(asked, to([3, 2]))
+        assert again.is_under_way
+        (cancelled,) = await moved(asked, to(None))
+        assert (sorted(cancelled.replicas), cancelled.is_under_way) == ([1, 2], False)
+
+    play(story)
+
+
+def test_another_order_of_the_same_replicas_copies_nothing() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2])
+
+        (result,) = await moved(members[1], to([2, 1]))
+
+        assert (result.replicas, result.is_under_way) == ([2, 1], False)
+
+    play(story)
+
+
+def test_a_plan_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1], [1], [1])
+
+        plan = await moved(members[2], ReassignRequest([], [], plan_only=True))
+
+        assert [each.replicas for each in plan] in ([[2], [3]], [[3], [2]])
+        assert [partition(members[2], number).replicas for number in range(3)] == [(1,)] * 3
+
+    play(story)
+
+
+def test_a_node_that_is_to_go_gets_rid_of_its_replicas() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [2, 3], [3, 1])
+
+        results = await moved(members[1], ReassignRequest([], [3]))
+
+        assert sorted(each.partition for each in results) == [1, 2]
+        assert all(3 not in each.replicas for each in results)
+
+    play(story)
+
+
+def test_what_is_not_possible_is_said() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2])
+
+        with pytest.raises(UnknownTopicError):
+            await moved(members[0], to([1], topic="nope"))
+        (nowhere,) = await moved(members[0], to([1], number=7))
+        assert nowhere.error is not None
+        assert nowhere.error.code == ErrorCode.UNKNOWN_PARTITION
+        (nobody,) = await moved(members[0], to([9]))
+        assert nobody.error is not None
+        assert "9" in nobody.error.message
+        with pytest.raises(InvalidRequestError, match="there is no broker 9; there are 1, 2, 3"):
+            await moved(members[0], ReassignRequest([], [9]))
+        both = ReassignRequest([PartitionMove("orders", 0, [1])], [2])
+        with pytest.raises(InvalidRequestError, match="named or planned, not both"):
+            await moved(members[0], both)
+        with pytest.raises(InvalidRequestError, match="say 1 to 10000"):
+            await moved(members[0], ReassignRequest([], [], replicas_max=0))
+
+    play(story)
+
+
+def test_an_heir_gets_what_a_lost_node_had() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [3, 1])
+        members[2].stop()
+        await until(lambda: 3 not in live_brokers(members[0]))
+
+        results = await moved(members[0], ReassignRequest([], [3], heir=2))
+
+        assert [(each.partition, each.replicas) for each in results] == [(1, [2, 1])]
+        assert partition(members[0], 1).adding_replicas == (2,)
+
+    play(story)
+
+
+def test_a_node_that_lives_is_not_replaced_and_one_that_does_not_is_no_heir() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2])
+        members[2].stop()
+        await until(lambda: 3 not in live_brokers(members[0]))
+
+        for request, complaint in [
+            (ReassignRequest([], [2], heir=1), "broker 2 is alive; .* cluster drain 2"),
+            (ReassignRequest([], [3], heir=9), "there is no broker 9"),
+            (ReassignRequest([], [3], heir=3), "of one broker by another one"),
+            (ReassignRequest([], [], heir=1), "of one broker by another one"),
+        ]:
+            with pytest.raises(InvalidRequestError, match=complaint):
+                await moved(members[0], request)
+
+    play(story)

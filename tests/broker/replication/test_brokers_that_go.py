@@ -1,0 +1,119 @@
+"""Brokers are emptied, replaced and taken out while producers write, and nothing is lost."""
+
+import trio
+
+from client.client import Client
+from tests.broker.replication.three_brokers import (
+    NODES,
+    TOPIC,
+    Acknowledged,
+    ThreeBrokers,
+    live,
+    produce,
+)
+from tests.coordinator.raft_life import until
+
+PARTITIONS = 6
+
+
+def load_of(brokers: ThreeBrokers, node_id: int, *, asked: int) -> int:
+    """Return how many replicas a broker has, as another one knows."""
+    return brokers.state(asked).index.load(node_id).replica_count
+
+
+def is_whole(brokers: ThreeBrokers, asked: int) -> bool:
+    """Return whether nothing is being moved and everybody is in sync, as one broker knows."""
+    state = brokers.state(asked)
+    topic_id = state.catalog.topic(TOPIC).topic_id
+    return all(
+        not each.is_reassigning and sorted(each.in_sync_replicas) == sorted(each.replicas)
+        for each in state.partitions(topic_id)
+    )
+
+
+async def write_to_all(client: Client, start: int) -> dict[int, Acknowledged]:
+    """Write to every partition; return what was acknowledged, by partition."""
+    return {
+        number: await produce(client, 20, start=start + 100 * number, partition=number)
+        for number in range(PARTITIONS)
+    }
+
+
+def check(brokers: ThreeBrokers, node_ids: list[int], written: dict[int, Acknowledged]) -> None:
+    """Check that two of these brokers have all that was acknowledged, in each partition."""
+    for number, acknowledged in written.items():
+        there = [node for node in node_ids if brokers.partition(node, number=number) is not None]
+        assert len(there) == 2
+        for node in there:
+            records = brokers.records(node, number)
+            assert {at: records.get(at) for at in acknowledged} == acknowledged
+
+
+def test_a_broker_is_emptied_while_it_serves_and_gets_nothing_new() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await until(lambda: brokers.are_live(3))
+
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, PARTITIONS, replication_factor=2)
+            written = await write_to_all(client, 0)
+
+            moved = await client.admin.drain(3)
+
+            assert len(moved) == 4
+            more = await write_to_all(client, 10_000)
+            await until(lambda: load_of(brokers, 3, asked=1) == 0, 30)
+            await until(lambda: is_whole(brokers, 1), 30)
+            for number in range(PARTITIONS):
+                written[number] |= more[number]
+            await until(
+                lambda: all(brokers.partition(3, number=each) is None for each in range(PARTITIONS))
+            )
+            check(brokers, [1, 2], written)
+            await client.admin.create_topic("later", 3)
+            assert load_of(brokers, 3, asked=1) == 0
+            await client.admin.end_drain(3)
+            # Another broker than the one that was told may be asked next.
+            await until(
+                lambda: not any(3 in brokers.state(node).drained_node_ids for node in (1, 2, 3))
+            )
+            assert await client.admin.balance()
+
+        await brokers.with_client(work)
+
+    live(1, main)
+
+
+def test_what_a_lost_broker_had_is_given_to_another_one_and_the_lost_one_is_forgotten() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await until(lambda: brokers.are_live(3))
+
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, PARTITIONS, replication_factor=2)
+            written = await write_to_all(client, 0)
+            lost = 2
+            brokers.kill(lost)
+            await until(lambda: brokers.state(1).brokers[lost].is_fenced, 30)
+
+            await client.admin.replace_broker(lost, 3)
+            await until(lambda: load_of(brokers, lost, asked=1) == 0, 30)
+            await until(lambda: is_whole(brokers, 1), 30)
+            assert await client.admin.unregister_broker(lost)
+
+            more = await write_to_all(client, 10_000)
+            for number in range(PARTITIONS):
+                written[number] |= more[number]
+            check(brokers, [1, 3], written)
+            described = await client.admin.describe_cluster()
+            assert [node.node_id for node in described.nodes] == [1, 3]
+            await client.admin.create_topic("later", 3)
+
+        await brokers.with_client(work)
+
+        # Who was taken out and comes back all the same is a new one.
+        brokers.start(2)
+        await until(lambda: brokers.are_live(3), 60)
+        assert load_of(brokers, 2, asked=1) == 0
+        await trio.sleep(1)
+        assert set(brokers.brokers) == set(NODES)
+
+    live(2, main)

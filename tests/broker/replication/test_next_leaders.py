@@ -1,0 +1,230 @@
+"""What the next leader of a partition knows of its producers, and what it says before it knows."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from typing import Final
+
+import pytest
+import trio
+
+from broker.handlers import offsets
+from broker.partition import Partition
+from client.client import Client
+from isr.follower_progress import FollowerReport
+from isr.followers import Followers
+from isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
+from tests.broker.replication.three_brokers import (
+    NODES,
+    PORT,
+    TOPIC,
+    ThreeBrokers,
+    host_of,
+    live,
+    make_topic,
+    produce,
+)
+from tests.coordinator.raft_life import until
+from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.process import Process
+from wire import api
+from wire.compression import Codec
+from wire.errors import LeaderNotAvailableError, OutOfOrderSequenceError, from_wire
+from wire.produce import Acks, PartitionAppended, PartitionBatch, ProduceRequest
+from wire.record_batch import Columns, encode_batch
+from wire.rpc import open_rpc
+
+PRODUCER_ID: Final = 4711
+
+
+def batch(sequence: int) -> bytes:
+    """Return one record of a producer that speaks for itself."""
+    return bytes(
+        encode_batch(
+            Columns(1, values=[b"value %d" % sequence]),
+            first_timestamp_ms=1_700_000_000_000,
+            codec=Codec.NONE,
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+    )
+
+
+async def send(brokers: ThreeBrokers, *sequences: int) -> list[PartitionAppended]:
+    """Have the leader append records one by one, each with an acknowledgement of all."""
+    leader_id = await brokers.leads()
+    topic_id = brokers.state(leader_id).catalog.topic(TOPIC).topic_id
+    results: list[PartitionAppended] = []
+    done = trio.Event()
+
+    async def run(process: Process) -> None:
+        async with open_rpc(
+            process.env.network, host_of(leader_id), PORT, client_name="", client_version=""
+        ) as connection:
+            for sequence in sequences:
+                data = batch(sequence)
+                entry = PartitionBatch(topic_id, 0, len(data))
+                request = ProduceRequest(int(Acks.ALL), 10_000, [entry])
+                appended = await connection.call(
+                    api.PRODUCE, request, take=lambda reply, _: reply.results, attachment=[data]
+                )
+                results.extend(appended)
+        done.set()
+
+    brokers.world.add_node(f"producer{len(brokers.world.nodes)}").start(run)
+    await done.wait()
+    return results
+
+
+def test_what_a_leader_appended_and_never_answered_is_at_the_next_leader_once() -> None:
+    """The producer sends it again, and is told where it is."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await produce(client, 5)
+            leader_id = await brokers.leads()
+            for node in brokers.followers():
+                brokers.machines[node].stall_disk(3)
+
+            async def kill_the_leader() -> None:
+                await until(lambda: {brokers.end_of(node) for node in NODES} == {6})
+                assert brokers.high_watermark() == 5, "nobody was told yet"
+                brokers.kill(leader_id)
+
+            async with trio.open_nursery() as nursery, client.producer() as producer:
+                nursery.start_soon(kill_the_leader)
+                receipt = await producer.send(TOPIC, b"once")
+            assert receipt.offset == 5
+            assert await brokers.leads() != leader_id
+            brokers.start(leader_id)
+
+        await brokers.with_client(work)
+
+        await brokers.all_in_sync()
+        for node in NODES:
+            assert list(brokers.records(node).values())[5:] == [b"once"]
+
+    live(1, main)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_next_leader_knows_the_sequences_of_producers(is_restarted: bool) -> None:
+    """Also when it was started anew meanwhile, and knows them from its checkpoint."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        assert [result.base_offset for result in await send(brokers, 0, 1, 2)] == [0, 1, 2]
+        await brokers.all_in_sync()
+        leader_id = await brokers.leads()
+        for node in brokers.followers() if is_restarted else ():
+            brokers.stop(node)
+            await until(lambda node=node: brokers.machines[node].process is None)  # type: ignore[misc]
+            brokers.start(node)
+            await until(lambda: brokers.in_sync() == set(NODES), 60)
+
+        brokers.kill(leader_id)
+        assert await brokers.leads(other_than=leader_id) != leader_id
+
+        again, gap, following = await send(brokers, 2, 7, 3)
+        assert (again.error, again.base_offset) == (None, 2)
+        assert gap.error is not None
+        error = from_wire(gap.error)
+        assert isinstance(error, OutOfOrderSequenceError)
+        assert error.expected_sequence == 3
+        assert (following.error, following.base_offset) == (None, 3)
+        assert len(brokers.records(await brokers.leads())) == 4
+
+    live(2, main)
+
+
+def unheard(event: str, **fields: object) -> None:
+    """Be told, and do nothing."""
+
+
+def no_facts(node_id: int) -> BrokerFacts | None:
+    del node_id
+    return None
+
+
+def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
+    """I47: elected is not ready; followers report first what earlier leaders acknowledged."""
+    config = config_of("fsync")
+    log = open_partition_log(FaultyDisk(), config)
+    partition = Partition(TOPIC_ID, 0, log, config, unheard)
+    append(log, b"a")
+    flush(log)
+    three = ReplicaSet((1, 2, 3), (1, 2), 0, 2)
+    view = BrokerView(1, no_facts)
+    partition.follow(2, 6)
+    partition.lead(7, Followers(three, view, epoch_start_offset=1, now_ms=0))
+    leader = partition.leader
+    assert leader is not None
+
+    with pytest.raises(LeaderNotAvailableError, match="does not know yet"):
+        offsets._latest(partition)
+
+    leader.follower_reported(FollowerReport(2, 12, 1, 1), now_ms=0)
+    assert offsets._latest(partition) == 1
+
+
+def test_a_topic_that_is_made_again_has_nothing_of_the_old_one_on_any_replica() -> None:
+    """I64: also on a broker that was away meanwhile, with all files of the old one."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await produce(client, 20)
+            await brokers.all_in_sync()
+            away = brokers.followers()[0]
+            brokers.kill(away)
+            await until(lambda: away not in brokers.in_sync())
+            await client.admin.delete_topic(TOPIC)
+            await make_topic(client)
+            await produce(client, 5, start=100)
+            brokers.start(away)
+
+        await brokers.with_client(work)
+
+        await brokers.all_in_sync()
+        for node in NODES:
+            values = [b"order %d" % number for number in range(100, 105)]
+            assert list(brokers.records(node).values()) == values
+            assert len(brokers.machines[node].disk.list_directory("topics")) == 1
+
+    live(4, main)
+
+
+def test_who_starts_and_hears_from_nobody_removes_nothing() -> None:
+    """I65: it may have forgotten what it knew; only the cluster says what is gone."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, partitions=1, replication_factor=2)
+            await produce(client, 5)
+
+        await brokers.with_client(work)
+        state = brokers.state(1)
+        topic_id = state.catalog.topic(TOPIC).topic_id
+        replicas = state.partitions(topic_id)[0].replicas
+        (newcomer,) = {*NODES} - {*replicas}
+        await brokers.reassign([newcomer, replicas[0]])
+        await until(lambda: newcomer in brokers.in_sync(), 60)
+        await until(lambda: brokers.end_of(newcomer) == 5, 60)
+        brokers.cut_power(newcomer)
+
+        others = [host_of(node) for node in NODES if node != newcomer]
+        heal = brokers.world.network.partition([host_of(newcomer)], others)
+        brokers.start(newcomer)
+        await trio.sleep(20)
+        disk = brokers.machines[newcomer].disk
+        (directory,) = disk.list_directory("topics")
+        assert disk.list_directory(f"topics/{directory}/0")
+
+        heal()
+        await until(lambda: newcomer in brokers.in_sync(), 60)
+        assert list(brokers.records(newcomer)) == list(range(5))
+
+    live(5, main)

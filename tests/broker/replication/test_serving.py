@@ -1,0 +1,165 @@
+"""A leader serves those who are replicas, and looks only at what is going on."""
+
+# Counts what nobody else has to see.
+# pyright: reportPrivateUsage=false
+
+from typing import TypeVar
+
+import pytest
+import trio
+
+from broker.replication import serving
+from client.client import Client
+from tests.broker.replication.three_brokers import (
+    NODES,
+    TOPIC,
+    ThreeBrokers,
+    host_of,
+    live,
+    make_topic,
+    produce,
+)
+from tests.coordinator.raft_life import until
+from tests.simulation.process import Process
+from wire import api
+from wire.api import Api
+from wire.errors import BrokerError, InvalidRequestError, StaleBrokerEpochError
+from wire.replication import (
+    FollowedPartition,
+    ReplicaDurableRequest,
+    ReplicaFetchRequest,
+    ReplicaIdentity,
+    ReplicaPosition,
+)
+from wire.rpc import RpcConnection, open_rpc
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+async def refusal(
+    connection: RpcConnection, asked: Api[Request, Reply], request: Request
+) -> type[Exception] | None:
+    """Return with what a broker refuses a request, `None` if it does not."""
+    try:
+        await connection.ask(asked, request)
+    except BrokerError as error:
+        return type(error)
+    return None
+
+
+def test_a_client_cannot_claim_to_be_a_replica() -> None:
+    """I63, CVE-2018-1288: it would have records committed that no replica has."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        await until(lambda: brokers.in_sync() == set(NODES))
+        leader, follower = await brokers.leads(), brokers.followers()[0]
+        known = brokers.state(leader).brokers[follower]
+        cluster_id = brokers.brokers[leader].cluster_id
+        true_name = ReplicaIdentity(cluster_id, follower, known.broker_epoch, known.incarnation_id)
+        lies = [
+            (ReplicaIdentity(cluster_id, follower, known.broker_epoch, ""), StaleBrokerEpochError),
+            (
+                ReplicaIdentity(cluster_id, follower, known.broker_epoch - 1, known.incarnation_id),
+                StaleBrokerEpochError,
+            ),
+            (ReplicaIdentity(cluster_id, 9, 1, known.incarnation_id), StaleBrokerEpochError),
+            (
+                ReplicaIdentity("other", follower, known.broker_epoch, known.incarnation_id),
+                InvalidRequestError,
+            ),
+        ]
+
+        refusals: list[type[Exception] | None] = []
+        done = trio.Event()
+
+        async def lie(process: Process) -> None:
+            async with open_rpc(
+                process.env.network, host_of(leader), 8433, client_name="", client_version=""
+            ) as connection:
+                for name, _ in [*lies, (true_name, None)]:
+                    fetch = ReplicaFetchRequest(name, False, 0, 1, [], [], [])
+                    refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
+                    report = ReplicaDurableRequest(name, [], False)
+                    refusals.append(await refusal(connection, api.REPLICA_DURABLE, report))
+            done.set()
+
+        brokers.world.add_node("liar").start(lie)
+        await done.wait()
+
+        expected = [error for _, error in lies for _ in range(2)]
+        # The true name is believed; but a session has to be begun.
+        assert refusals == [*expected, InvalidRequestError, None]
+
+    live(1, main)
+
+
+def test_a_position_beyond_the_log_of_the_leader_moves_nothing() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        leader, follower = await brokers.leads(), brokers.followers()[0]
+        known = brokers.state(leader).brokers[follower]
+        topic = brokers.state(leader).catalog.topic(TOPIC)
+        name = ReplicaIdentity(
+            brokers.brokers[leader].cluster_id, follower, known.broker_epoch, known.incarnation_id
+        )
+        partition = brokers.partition(leader)
+        assert partition is not None
+        assert partition.leader is not None
+        request = ReplicaFetchRequest(
+            name,
+            True,
+            0,
+            1000,
+            [FollowedPartition(0, topic.topic_id, 0, partition.leader.leader_epoch)],
+            [ReplicaPosition(0, 1000, 0, 1000)],
+            [],
+        )
+        parts: list[object] = []
+        done = trio.Event()
+
+        async def ask(process: Process) -> None:
+            async with open_rpc(
+                process.env.network, host_of(leader), 8433, client_name="", client_version=""
+            ) as connection:
+                reply = await connection.ask(api.REPLICA_FETCH, request)
+                parts.append(reply.results[0].diverging or reply.results[0].error)
+
+            done.set()
+
+        brokers.world.add_node("strange").start(ask)
+        await done.wait()
+
+        assert parts[0] is not None
+        assert brokers.high_watermark() == 0
+
+    live(2, main)
+
+
+def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    look = serving.ReplicaServer._look
+
+    def counted(self: serving.ReplicaServer, number: int, *rest: object) -> serving.Found:
+        looks.append(number)
+        return look(self, number, *rest)  # type: ignore[arg-type]  # passed on as they are
+
+    monkeypatch.setattr(serving.ReplicaServer, "_look", counted)
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, partitions=60, replication_factor=3)
+            await produce(client, 5)
+            await until(lambda: brokers.is_settled(60))
+            looks.clear()
+            await produce(client, 20)
+
+        await brokers.with_client(work)
+
+        # Two followers; each hears of a batch, and then of what is committed.
+        assert 40 <= len(looks) < 250
+
+    live(3, main)

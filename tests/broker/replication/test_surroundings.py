@@ -1,0 +1,42 @@
+"""What replication knows of brokers is what the metadata says now."""
+
+# pyright: reportPrivateUsage=false
+
+from tests.broker.replication.three_brokers import ThreeBrokers, live
+from tests.coordinator.raft_life import until
+
+
+def test_a_broker_may_join_while_it_is_not_fenced() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await until(lambda: brokers.are_live(3))
+        surroundings = brokers.brokers[1]._surroundings
+        assert surroundings is not None
+        facts = surroundings.facts_of(2)
+        assert facts is not None
+        assert facts.may_join
+        assert surroundings.facts_of(7) is None
+
+        brokers.kill(2)
+
+        await until(lambda: surroundings.facts_of(2) == (facts.broker_epoch, False))
+
+    live(1, main)
+
+
+def test_a_broker_names_itself_as_the_cluster_knows_it() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        surroundings = brokers.brokers[1]._surroundings
+        assert surroundings is not None
+
+        identity = surroundings.own_identity()
+
+        assert identity is not None
+        assert identity.node_id == 1
+        known = brokers.state(2).brokers[1]
+        assert (identity.broker_epoch, identity.incarnation_id) == (
+            known.broker_epoch,
+            known.incarnation_id,
+        )
+        surroundings.check_identity(identity)
+
+    live(2, main)

@@ -1,0 +1,196 @@
+"""Three brokers replicate, fail over, and lose nothing that was acknowledged."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+
+from client.client import Client
+from tests.broker.replication.lives import Writer
+from tests.broker.replication.three_brokers import (
+    NODES,
+    PORT,
+    TOPIC,
+    ThreeBrokers,
+    host_of,
+    live,
+    make_topic,
+    produce,
+)
+from tests.coordinator.raft_life import until
+from tests.simulation.process import Process
+from wire import api
+from wire.rpc import open_rpc
+from wire.session import MetadataReply, MetadataRequest
+from wire.topics import CreateTopicRequest
+
+
+async def while_writing(
+    brokers: ThreeBrokers, happen: Callable[[Writer], Awaitable[None]]
+) -> Writer:
+    """Let something happen while somebody writes."""
+    writer = Writer()
+
+    async def work(client: Client) -> None:
+        await make_topic(client)
+        await writer.run(client)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(brokers.with_client, work)
+        await until(lambda: len(writer.acknowledged) >= 20)
+        await happen(writer)
+        writer.should_stop = True
+    return writer
+
+
+async def write_more(writer: Writer, count: int = 20) -> None:
+    so_far = len(writer.acknowledged)
+    await until(lambda: len(writer.acknowledged) >= so_far + count, 60)
+
+
+def test_what_is_acknowledged_is_on_every_replica() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> dict[int, bytes]:
+            await make_topic(client)
+            return await produce(client, 50)
+
+        acknowledged = await brokers.with_client(work)
+
+        assert len(acknowledged) == 50
+        await brokers.check(acknowledged)
+
+    live(1, main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_when_the_leader_is_killed_another_one_goes_on_with_all_that_was_acknowledged(
+    seed: int,
+) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def happen(writer: Writer) -> None:
+            leader = await brokers.leads()
+            brokers.kill(leader)
+            await brokers.leads(other_than=leader)
+            await write_more(writer)
+            brokers.start(leader)
+            await until(lambda: brokers.in_sync() == set(NODES), 60)
+
+        writer = await while_writing(brokers, happen)
+        await brokers.check(writer.of(0))
+
+    live(seed, main)
+
+
+def test_a_leader_that_stops_in_good_order_hands_over_at_once() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def happen(writer: Writer) -> None:
+            leader = await brokers.leads()
+            before = trio.current_time()
+            brokers.stop(leader)
+            await brokers.leads(other_than=leader)
+            assert trio.current_time() - before < 1
+            await write_more(writer)
+            assert trio.current_time() - before < 2
+            await until(lambda: brokers.machines[leader].process is None)
+            brokers.start(leader)
+
+        writer = await while_writing(brokers, happen)
+        await brokers.check(writer.of(0))
+
+    live(2, main)
+
+
+def test_a_leader_that_slept_through_its_replacement_acknowledges_nothing_more() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def happen(writer: Writer) -> None:
+            leader = await brokers.leads()
+            brokers.machines[leader].pause(25)
+            await until(lambda: brokers.leader() not in {None, leader}, 20)
+            await write_more(writer, 50)
+
+        writer = await while_writing(brokers, happen)
+        await brokers.check(writer.of(0))
+
+    live(3, main)
+
+
+def test_a_follower_that_lost_its_power_comes_back_and_catches_up() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def happen(writer: Writer) -> None:
+            await brokers.leads()
+            follower = brokers.followers()[0]
+            brokers.cut_power(follower)
+            await write_more(writer, 50)
+            assert brokers.in_sync() == {*NODES} - {follower}
+            brokers.start(follower)
+            await until(lambda: brokers.in_sync() == set(NODES), 60)
+
+        writer = await while_writing(brokers, happen)
+        await brokers.check(writer.of(0))
+
+    live(4, main)
+
+
+def test_after_a_power_cut_of_all_everything_acknowledged_is_there() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def happen(writer: Writer) -> None:
+            brokers.cut_power(*NODES)
+            brokers.start()
+            await write_more(writer)
+
+        writer = await while_writing(brokers, happen)
+        await brokers.check(writer.of(0))
+
+    live(5, main)
+
+
+def test_what_was_committed_can_be_read_after_a_start_though_nothing_can_be_written() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(
+                TOPIC, partitions=1, replication_factor=3, config={"min_in_sync_replicas": 3}
+            )
+            await until(lambda: brokers.in_sync() == set(NODES))
+            await produce(client, 20)
+            for node in NODES:
+                brokers.stop(node)
+                await until(lambda node=node: brokers.machines[node].process is None)  # type: ignore[misc]
+            brokers.start(1, 2)
+            await brokers.leads()
+            await until(lambda: brokers.high_watermark() == 20)
+            assert 3 not in brokers.in_sync()
+
+        await brokers.with_client(work)
+
+    live(6, main)
+
+
+def test_a_broker_that_is_behind_knows_a_topic_whose_creation_was_answered() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        controller = brokers.controller()
+        behind = next(node for node in NODES if node != controller)
+        knew: list[bool] = []
+        replies: list[MetadataReply] = []
+
+        async def create_and_ask(process: Process) -> None:
+            network = process.env.network
+            async with AsyncExitStack() as stack:
+                asked = [
+                    await stack.enter_async_context(
+                        open_rpc(network, host_of(node), PORT, client_name="", client_version="")
+                    )
+                    for node in (controller, behind)
+                ]
+                heal = brokers.world.network.partition([host_of(controller)], [host_of(behind)])
+                await asked[0].ask(api.CREATE_TOPIC, CreateTopicRequest(TOPIC, 1, {}))
+                heal()
+                knew.append(brokers.knows(behind, TOPIC))
+                replies.append(await asked[1].ask(api.METADATA, MetadataRequest([TOPIC])))
+
+        await brokers.world.add_node("client").start(create_and_ask).ended.wait()
+
+        assert knew == [False], "or else this shows nothing"
+        assert replies[0].topics[0].error is None
+
+    live(1, main)

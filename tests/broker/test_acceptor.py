@@ -1,0 +1,131 @@
+"""Who comes is served, as long as there is room; who is served is not cut off."""
+
+import errno
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.acceptor import Acceptor, listen
+from broker.config import BrokerConfig
+from broker.dispatch import Dispatcher
+from broker.handlers.introduction import IntroductionHandler
+from tests.broker.world import ADDRESS, World, config, settle
+from wire import api
+from wire.errors import BrokerNotReadyError, ConfigError, ConnectionLostError
+from wire.session import HelloRequest, MetadataRequest
+
+APIS = (api.HELLO, api.METADATA)
+
+
+@asynccontextmanager
+async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor]:
+    """Take in connections and say hello, until the end of the block."""
+    async with trio.open_nursery() as nursery:
+        acceptor = await an_acceptor(world, config(**settings), nursery)
+        nursery.start_soon(acceptor.run)
+        await settle()
+        yield acceptor
+        nursery.cancel_scope.cancel()
+
+
+async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nursery) -> Acceptor:
+    dispatcher = Dispatcher(nursery, APIS)
+    introduction = IntroductionHandler(settings, APIS, version="0")
+    dispatcher.serve_brokers({api.HELLO: introduction.hello}, {})
+    return Acceptor(world.env, settings, await listen(world.env, settings), dispatcher, nursery)
+
+
+async def test_whoever_connects_is_served_and_known(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor:
+        assert acceptor.address == ADDRESS
+        async with world.client() as client, world.client():
+            assert len(acceptor.connections) == 2
+            with pytest.raises(BrokerNotReadyError, match="it has just started"):
+                await client.ask(api.METADATA, MetadataRequest(None))
+        await settle()
+
+        assert len(acceptor.connections) == 0
+        assert acceptor.memory.used_bytes == 0
+
+
+async def test_when_there_are_enough_the_next_one_is_turned_away_and_told_of(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world, connections_max=1), world.client() as client:
+        with pytest.raises(ConnectionLostError):
+            async with world.client():
+                pass
+
+        (told,) = world.told("connection_refused")
+        assert told["reason"] == "there are 1 connections already"
+        await client.ask(api.HELLO, HelloRequest("again", "0"))
+
+
+async def test_without_descriptors_it_waits_and_goes_on(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world):
+        world.network.listeners[ADDRESS].fail_accept(errno.EMFILE)
+        await settle()
+
+        (told,) = world.told("accept_failed")
+        assert "Too many open files" in str(told["reason"])
+        await world.pass_time(1)
+        async with world.client():
+            pass
+
+
+async def test_after_the_last_one_nobody_comes_in_and_those_inside_get_their_answers(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor, world.client() as client:
+        acceptor.refuse_more()
+        await settle()
+
+        with pytest.raises(ConnectionLostError):
+            async with world.client():
+                pass
+        assert (await client.ask(api.HELLO, HelloRequest("again", "0"))).node_id == 1
+        with trio.fail_after(0):
+            await acceptor.finish()  # All of them are there.
+
+
+async def test_a_cancelled_acceptor_lets_others_have_the_address(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world):
+        pass
+
+    assert world.network.listeners == {}
+
+
+async def test_a_defect_of_one_connection_harms_no_other(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor, world.client() as client:
+        stream = await world.network.connect(*ADDRESS)
+        await settle()
+        stream.break_peer(RuntimeError("a defect"))
+        await settle()
+
+        assert "a connection failed unexpectedly" in defects.pop()
+        assert len(acceptor.connections) == 1
+        await client.ask(api.HELLO, HelloRequest("again", "0"))
+
+
+async def test_an_address_in_use_is_said_with_what_to_do(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    await listen(world.env, config())
+
+    with pytest.raises(ConfigError) as refusal:
+        await listen(world.env, config())
+
+    assert str(refusal.value) == (
+        "cannot listen on broker:8433: Address already in use; is another broker running there?"
+        " choose another address with --listen"
+    )
