@@ -96,6 +96,10 @@ class Accumulator:
         self._identity: Identity | None = None
         self._failure: Exception | None = None
         self._topics: dict[str, TopicQueues] = {}
+        self._retired: dict[str, list[PartitionQueue]] = {}
+        """Queues of topics that were said to be unknown. Should that be wrong, or not so any more,
+        they go on: new ones would begin again at a sequence that brokers have seen, and records
+        would be taken for those that were sent before."""
         self._unrouted: dict[str, deque[tuple[float, OutgoingRecord]]] = {}
         self._unsettled: dict[int, tuple[PartitionQueue, ProducerBatch]] = {}
         self._orders = itertools.count(0, RECORD_COUNT_MAX)
@@ -215,7 +219,8 @@ class Accumulator:
             self.fail_topic(name, UnknownTopicError(what))
             topic = None
         if topic is None:
-            queues = [self._new_queue(name, partition) for partition in range(count)]
+            queues = self._retired.pop(name, [])[:count]
+            queues += [self._new_queue(name, partition) for partition in range(len(queues), count)]
             topic = TopicQueues(queues, self._entropy.randrange(count))
             self._topics[name] = topic
             if self._failure is None:
@@ -244,6 +249,7 @@ class Accumulator:
         if topic is not None:
             for queue in topic.queues:
                 queue.fail_all(error)
+            self._retired[name] = topic.queues
 
     def collect(
         self,

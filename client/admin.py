@@ -1,4 +1,4 @@
-"""Administration: topics, their settings, and offsets.
+"""Administration: topics, their settings, offsets, consumer groups, and the cluster.
 
 Shell: asks brokers, again while that may help.
 """
@@ -6,12 +6,19 @@ Shell: asks brokers, again while that may help.
 from collections.abc import Iterable, Mapping
 from typing import final
 
+from client import cluster_admin, group_admin
 from client.cluster import Cluster
+from client.cluster_admin import MovingReplica, PartitionsToElect
+from client.group_admin import ResetPlace
+from client.group_description import GroupDescription, OffsetMove
 from client.metadata import TopicPartition, partition_of
 from client.offsets import OffsetPlace, list_offsets
 from wire import api
+from wire.cluster_admin import DescribeClusterReply, LeaderElected
 from wire.errors import NotLeaderError
 from wire.fetch import PartitionOffset
+from wire.groups import GroupListing
+from wire.reassignment import PartitionMove, PartitionMoved, ReassignRequest
 from wire.topics import (
     AlterTopicRequest,
     CreateTopicReply,
@@ -29,7 +36,7 @@ Setting = str | int | float | bool
 
 @final
 class Admin:
-    """Creates, describes, changes and deletes topics.
+    """Creates, describes, changes and deletes topics and consumer groups.
 
     Calls are repeated for up to `ClientConfig.request_timeout` while that may help; changes only
     when it is certain that they were not executed. If cancelled, a change may or may not happen.
@@ -47,6 +54,7 @@ class Admin:
         name: str,
         partitions: int = 1,
         *,
+        replication_factor: int | None = None,
         config: Mapping[str, Setting] | None = None,
         validate_only: bool = False,
         **settings: Setting,
@@ -56,6 +64,7 @@ class Admin:
         Args:
             name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
             partitions: How many partitions it has.
+            replication_factor: Replicas of each; by default as many as the cluster says.
             config: Settings by name, such as `{"retention_ms": 3_600_000}`; for programs.
             validate_only: Say what would happen and change nothing.
             settings: The same as keywords: `create_topic("orders", retention_ms=3_600_000)`.
@@ -65,9 +74,8 @@ class Admin:
             InvalidTopicError: The name or the number of partitions is not legal.
             InvalidConfigError: A setting is unknown or not legal.
         """
-        request = CreateTopicRequest(
-            name, partitions, _as_text({**(config or {}), **settings}), validate_only
-        )
+        overrides = _as_text({**(config or {}), **settings})
+        request = CreateTopicRequest(name, partitions, overrides, validate_only, replication_factor)
         return await self._cluster.ask_any(api.CREATE_TOPIC, request, is_repeatable=validate_only)
 
     async def list_topics(self) -> list[str]:
@@ -154,6 +162,198 @@ class Admin:
         wanted = [TopicPartition(topic, partition) for partition in partitions]
         found = await list_offsets(self._cluster, dict.fromkeys(wanted, at))
         return {at.partition: offset for at, offset in found.items()}
+
+    async def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
+        """Return all consumer groups in short, by id.
+
+        Args:
+            states: Only those in one of these: `empty`, `assigning`, `reconciling`, `stable`.
+        """
+        return await group_admin.list_groups(self._cluster, states)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Return the members of a consumer group, who reads what, and how far behind it is.
+
+        Raises:
+            UnknownGroupError: There is no such group.
+        """
+        return await group_admin.describe_group(self._cluster, group_id)
+
+    async def reset_offsets(
+        self,
+        group_id: str,
+        partitions: str | Iterable[tuple[str, int]],
+        to: ResetPlace,
+        *,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, OffsetMove]:
+        """Move a group that does not read these topics now; all partitions are moved, or none.
+
+        A group that is not there comes into being, so that a start can be chosen beforehand.
+
+        Args:
+            group_id: Which group.
+            partitions: A topic, for all its partitions, or topics and numbers.
+            to: `"earliest"`, `"latest"`, `("offset", n)`, `("time", unix_ms)` or `("shift", n)`,
+                where a negative `n` is back.
+            validate_only: Say what would happen and change nothing.
+
+        Raises:
+            GroupNotEmptyError: Members read one of the topics; stop them first.
+            OffsetOutOfRangeError: There is no such offset; the error has both bounds.
+            UnknownTopicError: There is no such topic.
+            UnknownPartitionError: The topic does not have a partition that was asked for.
+            InvalidRequestError: There is nothing to shift from.
+        """
+        return await group_admin.reset_offsets(
+            self._cluster, group_id, partitions, to, validate_only=validate_only
+        )
+
+    async def delete_group(self, group_id: str) -> bool:
+        """Forget a group without members, and all its offsets; return whether it was there.
+
+        Raises:
+            GroupNotEmptyError: It has members.
+        """
+        return await group_admin.delete_group(self._cluster, group_id)
+
+    async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
+        """Return how the cluster stands, as far as the broker that is asked knows.
+
+        Args:
+            with_partitions: List the partitions that somebody may want to look at, besides
+                counting them.
+        """
+        return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
+
+    async def elect_leaders(
+        self, partitions: PartitionsToElect = None, *, accept_data_loss: bool = False
+    ) -> list[LeaderElected]:
+        """Let preferred replicas lead; return who leads each partition now, or why that failed.
+
+        Args:
+            partitions: A topic, for all its partitions, or topics and numbers; `None` for all of
+                the cluster for which there is something to do.
+            accept_data_loss: Where nobody is left who has all committed records, take a replica
+                that may not. What it lacks is lost for good; the cluster remembers that. Partitions
+                that have a leader keep it.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+        """
+        return await cluster_admin.elect_leaders(
+            self._cluster, partitions, accept_data_loss=accept_data_loss
+        )
+
+    async def reassign(
+        self, moves: Iterable[PartitionMove], *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have replicas moved to other brokers; records are copied after this has returned.
+
+        A copy that is not needed any more goes when the new ones are in sync. `describe_cluster`
+        counts the partitions that move.
+
+        Args:
+            moves: Topic, number and replicas of partitions; without replicas, a move is cancelled.
+            plan_only: Say what would be done, and change nothing.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+        """
+        request = ReassignRequest(list(moves), [], plan_only=plan_only)
+        return await cluster_admin.reassign(self._cluster, request) if request.moves else []
+
+    async def balance(
+        self,
+        *,
+        leaving: Iterable[int] = (),
+        replicas_max: int = 100,
+        plan_only: bool = False,
+    ) -> list[PartitionMoved]:
+        """Have replicas moved so that brokers have as much to do as others; see `reassign`.
+
+        Args:
+            leaving: Brokers that shall have no replicas any more, such as one that is to go.
+            replicas_max: How many replicas may move now; ask again for more.
+            plan_only: Say what would be done, and change nothing.
+
+        Raises:
+            InvalidRequestError: There is no such broker.
+        """
+        request = ReassignRequest([], list(leaving), replicas_max, plan_only)
+        return await cluster_admin.reassign(self._cluster, request)
+
+    async def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
+        """Let a broker get no more replicas, and have those that it has moved; see `reassign`.
+
+        They are spread over the other brokers and over failure domains. Ask again to have those
+        moved for which there was no other broker before.
+
+        Args:
+            node_id: Which broker. It goes on to lead and follow what it has as long as it has it.
+            plan_only: Say what would be moved, and change nothing.
+
+        Raises:
+            InvalidRequestError: There is no such broker, or no other that takes replicas.
+        """
+        return await cluster_admin.drain(self._cluster, node_id, plan_only=plan_only)
+
+    async def end_drain(self, node_id: int) -> None:
+        """Let a broker get replicas again; `balance` gives it some.
+
+        Raises:
+            InvalidRequestError: There is no such broker.
+        """
+        await cluster_admin.end_drain(self._cluster, node_id)
+
+    async def replace_broker(
+        self, lost: int, heir: int, *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have one broker get the replicas of another one that is gone; see `reassign`.
+
+        Partitions of which the heir has a replica already go to other brokers.
+
+        Args:
+            lost: Who is gone. When it has no replicas any more, `unregister_broker` forgets it.
+            heir: Who gets them; it is alive.
+            plan_only: Say what would be moved, and change nothing.
+
+        Raises:
+            InvalidRequestError: The lost broker is alive, the heir is not, or one of them unknown.
+        """
+        request = ReassignRequest([], [lost], plan_only=plan_only, heir=heir)
+        return await cluster_admin.reassign(self._cluster, request)
+
+    async def unregister_broker(self, node_id: int) -> bool:
+        """Take a node that is gone for good out of the cluster; return whether it was in it.
+
+        It does not vote any more either. One that comes back is a new one.
+
+        Raises:
+            InvalidRequestError: It is alive, or still has replicas.
+        """
+        return await cluster_admin.unregister_broker(self._cluster, node_id)
+
+    async def describe_moves(self) -> list[MovingReplica]:
+        """Return the replicas that reassignments add now, and how far each of them is.
+
+        Empty when nothing is being copied. Leaders are asked; of those that do not answer within
+        two seconds, what they would have said is missing.
+        """
+        return await cluster_admin.describe_moves(self._cluster)
+
+    async def alter_cluster(
+        self,
+        *,
+        set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Set settings of the cluster, or put them back to their defaults; return all of them.
+
+        Raises:
+            InvalidConfigError: A setting is unknown or not legal; the message lists all.
+        """
+        return await cluster_admin.alter_cluster(self._cluster, _as_text(set or {}), list(reset))
 
 
 def _as_text(settings: Mapping[str, Setting]) -> dict[str, str]:

@@ -13,14 +13,14 @@ from client.address import parse_addresses
 from client.admin import Admin
 from client.cluster import Cluster
 from client.config import (
+    AllConsumerSettings,
     ClientConfig,
     ClientSettings,
     ConsumerConfig,
-    ConsumerSettings,
     ProducerConfig,
     ProducerSettings,
 )
-from client.consumer import Consumer
+from client.consumer import Consumer, Group, subscription_of
 from client.producer import Producer
 from wire.env import Env
 from wire.errors import ConfigError
@@ -58,15 +58,18 @@ class Client:
         *,
         partitions: Sequence[int] | None = None,
         group_id: str | None = None,
+        pattern: str | None = None,
         config: ConsumerConfig | None = None,
-        **settings: Unpack[ConsumerSettings],
+        **settings: Unpack[AllConsumerSettings],
     ) -> Consumer:
         """Return a consumer: `async with client.consumer("orders", ...) as consumer`.
 
         Args:
             topics: What to read; nothing, if `assign` will say it.
             partitions: Which partitions, when there is one topic; all by default.
-            group_id: Reserved for consumer groups, which do not exist yet.
+            group_id: The consumer group to be a member of. It shares the partitions among its
+                members, and remembers how far it is.
+            pattern: In a group, instead of topics: read those whose whole name matches.
             config: All settings in one object, instead of keywords.
             settings: The fields of `ConsumerConfig`.
 
@@ -74,15 +77,19 @@ class Client:
             ConfigError: A setting is not legal.
         """
         _refuse_both(config, settings)
+        config = config or ConsumerConfig(**settings)
         if group_id is not None:
-            raise ConfigError(
-                "consumer groups are not there yet; leave out group_id to read all partitions, or"
-                " choose some with partitions=[...]"
-            )
+            if partitions is not None:
+                raise ConfigError("the group says which partitions a member reads")
+            group = Group(group_id, subscription_of(topics, pattern))
+            return Consumer(self._cluster, (), None, config, group)
+        only_in_groups = config.first_group_setting() if pattern is None else "pattern"
+        if only_in_groups is not None:
+            raise ConfigError(f"{only_in_groups} is for members of a group: give group_id too")
         names = [topics] if isinstance(topics, str) else list(topics)
         if partitions is not None and len(names) != 1:
             raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
-        return Consumer(self._cluster, names, partitions, config or ConsumerConfig(**settings))
+        return Consumer(self._cluster, names, partitions, config)
 
 
 @asynccontextmanager

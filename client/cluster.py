@@ -1,19 +1,23 @@
-"""The brokers that a client talks to: connections, metadata, and trying again.
+"""The brokers that a client talks to: whom to ask, metadata, and trying again.
 
-Shell: owns connections. One connection to each broker is shared by all parts of a client;
-replies come in any order, so a long poll holds up nothing. Whoever cannot go on for want of a
-connection or a leader asks for one without waiting, and is told when anything changed.
+Shell: owns what is known of the cluster. One connection to each broker is shared by all parts of a
+client; replies come in any order, so a long poll holds up nothing. Whoever cannot go on for want of
+a connection or a leader asks for one without waiting, and is told when anything changed.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar, final
+from functools import partial
+from typing import TypeVar, cast, final
 
 import trio
 
 from client.address import Address
 from client.backoff import Backoff
 from client.config import ClientConfig
+from client.connections import Connections
 from client.metadata import MetadataCache
+from client.racing import first_success
 from wire import api
 from wire.api import Api
 from wire.env import Env
@@ -21,22 +25,39 @@ from wire.errors import (
     BrokerError,
     ConnectError,
     ConnectionLostError,
+    LeaderNotAvailableError,
+    NotControllerError,
     NotLeaderError,
     RequestTimedOutError,
     RetriableError,
+    ShuttingDownError,
     TidelogError,
     UnknownTopicIdError,
     WireFormatError,
 )
-from wire.rpc import RpcConnection, connect_stream, diagnose
-from wire.session import MetadataRequest, TopicMetadata
+from wire.rpc import RpcConnection
+from wire.session import MetadataReply, MetadataRequest, TopicMetadata
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
 Result = TypeVar("Result")
+_Connect = Callable[[], Awaitable[RpcConnection]]
 
-CLIENT_VERSION = "1"
-"""Told to brokers, for their logs."""
+STALE_METADATA_ERRORS = (
+    ConnectionLostError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotLeaderError,
+    RequestTimedOutError,
+    ShuttingDownError,
+    UnknownTopicIdError,
+)
+"""What a broker that was asked says, or does, when others may know better whom to ask."""
+
+_HEAD_START_S = 0.25
+"""How long one broker is waited for before the next one is tried too."""
+_PATIENCE_S = 2.0
+"""How long the answer of one broker is waited for before another one is asked too."""
 
 
 @final
@@ -53,11 +74,13 @@ class Cluster:
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._seeds = seeds
-        self._connections: dict[int, RpcConnection] = {}
+        self._connections = Connections(
+            config, env, nursery, self.metadata, on_change=self._notify, on_doubt=self._doubt
+        )
         self._connecting = trio.Lock()
-        self._dialled: dict[int, bool] = {}
-        """Nodes to which a task tries to connect; whether somebody still wants it to."""
-        self._dial_failures: dict[int, ConnectionLostError] = {}
+        self._asked_count = 0
+        self._asked_at = -math.inf
+        """When somebody was asked last where topics are (seconds of trio's clock)."""
         self._wanted_topics: set[str] | None = None
         self._asked_topics: set[str] = set()
         self._has_news = trio.Event()
@@ -69,12 +92,14 @@ class Cluster:
     async def start(self) -> None:
         """Connect to a broker and learn of the others.
 
+        A broker that is reached and not ready yet is waited for, up to `request_timeout`.
+
         Raises:
             ConnectError: One line that says for each address what failed and what to try.
             TidelogError: The broker that was reached did not answer as it should.
         """
-        connection = await self.any_connection()
-        self.metadata.apply(await self.ask_once(connection, api.METADATA, MetadataRequest([])))
+        ask = partial(self._ask_metadata, ())
+        self.metadata.apply(await self.retry(ask, is_repeatable=True, hopeless=ConnectError))
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever connections or metadata changed; it must not wait or raise."""
@@ -93,51 +118,67 @@ class Cluster:
 
         When that has failed, listeners are called; who still wants the connection asks again.
         """
-        connection = self._connections.get(node_id)
-        if connection is not None and not connection.is_lost:
-            return connection
-        if node_id not in self.metadata.brokers:
-            self.request_refresh(())
-        elif node_id in self._dialled:
-            self._dialled[node_id] = True
-        else:
-            self._dialled[node_id] = True
-            self.nursery.start_soon(self._dial, node_id)
-        return None
+        return self._connections.nowait(node_id)
+
+    def live_connection(self, node_id: int) -> RpcConnection | None:
+        """Return the connection to a broker, if there is one."""
+        return self._connections.live(node_id)
 
     async def connection_to(self, node_id: int) -> RpcConnection:
         """Return a connection to a broker, made if need be.
 
         Raises:
             ConnectError: It cannot be reached.
+            RetriableError: It, or whoever was asked where it is, is not ready.
         """
-        self._dial_failures.pop(node_id, None)
-        while (connection := self.connection_nowait(node_id)) is None:
-            await self.wait_changed()
-            failure = self._dial_failures.get(node_id) or (
-                None if node_id in self.metadata.brokers else self._refresh_failure
-            )
-            if failure is not None:
-                raise failure
-        return connection
+        self._connections.forget_failure(node_id)
+        with trio.move_on_after(self.config.request_timeout):
+            while (connection := self.connection_nowait(node_id)) is None:
+                await self.wait_changed()
+                self._raise_failure(node_id)
+            return connection
+        raise ConnectError(f"nobody says where node {node_id} is; is that broker running?")
+
+    async def controller_connection(self) -> RpcConnection:
+        """Return a connection to the node that decides for the cluster, as far as is known.
+
+        If another one takes over while this one is tried, that one is tried.
+
+        Raises:
+            NotControllerError: It is not known; it is being asked for.
+            ConnectError: It cannot be reached.
+        """
+        await trio.lowlevel.checkpoint()
+        tried: int | None = None
+        with trio.move_on_after(self.config.request_timeout):
+            while (node_id := self.metadata.controller_id) is not None:
+                if node_id != tried:
+                    self._connections.forget_failure(node_id)
+                tried = node_id
+                connection = self.connection_nowait(node_id)
+                if connection is not None:
+                    return connection
+                await self.wait_changed()
+                if self.metadata.controller_id == node_id:
+                    self._raise_failure(node_id)
+            self.request_refresh(())
+        raise NotControllerError(
+            "no broker knows which one decides for the cluster now; are most of them running?"
+        )
 
     async def any_connection(self) -> RpcConnection:
         """Return a connection to any broker, made if need be.
 
         Raises:
             ConnectError: No broker can be reached; one line.
+            RetriableError: One was reached, and is not ready.
         """
         async with self._connecting:
-            for connection in self._connections.values():
-                if not connection.is_lost:
+            for node_id in self._connections.in_order():
+                connection = self._connections.live(node_id)
+                if connection is not None and not self._connections.is_silent(node_id):
                     return connection
-            failures: list[str] = []
-            for address in self._known_addresses():
-                try:
-                    return await self._connect(address)
-                except ConnectionLostError as error:
-                    failures.append(str(error))
-        raise ConnectError("; ".join(failures))
+            return await _first(self._ways_to_connect(), head_start=_HEAD_START_S)
 
     def request_refresh(self, topics: Iterable[str]) -> None:
         """Have metadata fetched, of the brokers and of these topics; listeners will be called."""
@@ -170,15 +211,31 @@ class Cluster:
     async def ask_any(
         self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
-        """Ask any broker; see `retry`."""
+        """Ask any broker, or another one as well if that is slow and does no harm; see `retry`."""
 
         async def attempt() -> ReplyType:
+            if is_repeatable:
+                return await self._ask_several(asked, request, head_start=_PATIENCE_S)
             return await self.ask_once(await self.any_connection(), asked, request)
 
         return await self.retry(attempt, is_repeatable=is_repeatable)
 
+    async def ask_controller(
+        self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
+    ) -> ReplyType:
+        """Ask the node that decides for the cluster; see `retry`."""
+
+        async def attempt() -> ReplyType:
+            return await self.ask_once(await self.controller_connection(), asked, request)
+
+        return await self.retry(attempt, is_repeatable=is_repeatable)
+
     async def retry(
-        self, attempt: Callable[[], Awaitable[Result]], *, is_repeatable: bool
+        self,
+        attempt: Callable[[], Awaitable[Result]],
+        *,
+        is_repeatable: bool,
+        hopeless: type[TidelogError] | tuple[()] = (),
     ) -> Result:
         """Return what `attempt` returns; repeat it for up to `request_timeout` if that may help.
 
@@ -186,6 +243,7 @@ class Cluster:
             attempt: Asks a broker once.
             is_repeatable: Whether asking twice does no harm, so that it may be repeated even
                 when the first request may have been executed.
+            hopeless: What is raised at once.
 
         Raises:
             BrokerError: A broker refused, or went on failing.
@@ -203,87 +261,108 @@ class Cluster:
                     error, (ConnectionLostError, RequestTimedOutError)
                 ) and not isinstance(error, ConnectError)
                 is_late = trio.current_time() + delay >= gives_up_at
-                if is_late or (is_done_perhaps and not is_repeatable):
+                is_over = is_late or isinstance(error, hopeless)
+                if is_over or (is_done_perhaps and not is_repeatable):
                     raise
-                if isinstance(error, (NotLeaderError, UnknownTopicIdError)):
+                if isinstance(error, STALE_METADATA_ERRORS):
                     self.request_refresh(self.metadata.topic_names)
             await trio.sleep(delay)
 
     async def ask_once(
-        self, connection: RpcConnection, asked: Api[RequestType, ReplyType], request: RequestType
+        self,
+        connection: RpcConnection,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        patience: float | None = None,
     ) -> ReplyType:
-        """Ask over this connection; close it when no answer comes for `request_timeout`.
+        """Ask over this connection; close it when no answer comes in time.
+
+        Args:
+            connection: To whom.
+            asked: What.
+            request: The message.
+            patience: How long to wait, in seconds; `request_timeout` by default.
 
         Raises:
             BrokerError: The broker refused, or did not answer.
             ConnectionLostError: The request may or may not have been executed.
         """
-        with trio.move_on_after(self.config.request_timeout):
+        patience = self.config.request_timeout if patience is None else patience
+        with trio.move_on_after(patience):
             return await connection.ask(asked, request)
         connection.close()
-        raise RequestTimedOutError(
-            f"the broker did not answer {asked.key.name} in {self.config.request_timeout} s"
+        raise RequestTimedOutError(f"the broker did not answer {asked.key.name} in {patience} s")
+
+    def _raise_failure(self, node_id: int) -> None:
+        """Raise what the last attempt to connect, or to find out where, came to."""
+        is_known = node_id in self.metadata.brokers
+        failure = self._connections.failure(node_id) or (
+            None if is_known else self._refresh_failure
+        )
+        if failure is not None:
+            raise failure
+
+    async def _ask_metadata(self, topics: Iterable[str]) -> MetadataReply:
+        request = MetadataRequest(sorted(topics))
+        is_again = trio.current_time() - self._asked_at <= _PATIENCE_S
+        self._asked_at = trio.current_time()
+        return await self._ask_several(
+            api.METADATA, request, head_start=_HEAD_START_S, in_turn=is_again
         )
 
-    def _known_addresses(self) -> list[Address]:
-        announced = [Address(known.host, known.port) for known in self.metadata.brokers.values()]
-        return list(dict.fromkeys((*announced, *self._seeds)))
+    async def _ask_several(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        head_start: float,
+        in_turn: bool = False,
+    ) -> ReplyType:
+        """Ask brokers until one answers, beginning with another one each time.
 
-    async def _connect(self, address: Address) -> RpcConnection:
-        with trio.move_on_after(self.config.connect_timeout):
-            stream = await connect_stream(self.env.network, address.host, address.port)
-            connection = RpcConnection(stream)
-            self.nursery.start_soon(self._run, connection, address)
+        One that is cut off from the others knows little, and one that hangs says nothing.
+
+        Raises:
+            TidelogError: A broker refused, or none could be asked.
+        """
+
+        async def ask(connect: _Connect) -> ReplyType | BrokerError:
             try:
-                hello = await connection.introduce(self.config.client_name, CLIENT_VERSION)
-            except (BrokerError, ConnectionLostError, WireFormatError) as error:
-                connection.close()
-                raise ConnectError(
-                    f"cannot connect to {address}: {error}; is this a tidelog broker?"
-                ) from error
-            except trio.Cancelled:
-                connection.close()
-                raise
-            known = self._connections.get(hello.node_id)
-            if known is not None and not known.is_lost:
-                connection.close()
-                return known
-            self._connections[hello.node_id] = connection
-            self._dial_failures.pop(hello.node_id, None)
-            self.env.probe("client.connected", address=str(address), node_id=hello.node_id)
-            self._notify()
-            return connection
-        raise ConnectError(diagnose(address.host, address.port, TimeoutError("no answer")))
+                return await self.ask_once(await connect(), asked, request)
+            except BrokerError as error:
+                if error.is_retriable:
+                    raise
+                return error  # Others would say the same.
 
-    async def _run(self, connection: RpcConnection, address: Address) -> None:
-        await connection.run()
-        for node_id, known in list(self._connections.items()):
-            if known is connection:
-                del self._connections[node_id]
-                self.env.probe("client.connection_lost", address=str(address), node_id=node_id)
-                self._notify()
+        ways = [partial(ask, connect) for connect in self._ways_to_connect(in_turn=in_turn)]
+        answer = await _first(ways, head_start=head_start)
+        if isinstance(answer, BrokerError):
+            raise answer
+        return answer
 
-    async def _dial(self, node_id: int) -> None:
-        failure_count = 0
-        while self._dialled[node_id]:
-            self._dialled[node_id] = False
-            known = self.metadata.brokers.get(node_id)
-            if known is None:
-                break
-            try:
-                await self._connect(Address(known.host, known.port))
-                if node_id in self._connections:
-                    break
-                self._dial_failures[node_id] = ConnectError(
-                    f"{known.host}:{known.port} is announced as node {node_id} and is another one"
-                )
-            except ConnectionLostError as error:
-                self._dial_failures[node_id] = error
-            failure_count += 1
-            self.request_refresh(())
-            self._notify()
-            await trio.sleep(self.backoff.delay(failure_count))
-        del self._dialled[node_id]
+    def _ways_to_connect(self, *, in_turn: bool = False) -> list[_Connect]:
+        """Return ways to brokers: those that are connected first, those that are silent last.
+
+        With `in_turn` those that are not connected come first in their turn as well: one that is
+        cut off, or whose disk does not answer, says the same for long.
+        """
+        nodes = list(self.metadata.brokers)
+        start = self._asked_count % (len(nodes) or 1)
+        self._asked_count += 1
+        nodes = nodes[start:] + nodes[:start]
+        if not in_turn:
+            nodes.sort(key=lambda node_id: self._connections.live(node_id) is None)
+        nodes.sort(key=self._connections.is_silent)
+        announced = {Address(known.host, known.port) for known in self.metadata.brokers.values()}
+        seeds = [seed for seed in dict.fromkeys(self._seeds) if seed not in announced]
+        return [
+            *(partial(self._connections.reach, node_id) for node_id in nodes),
+            *(partial(self._connections.connect, seed) for seed in seeds),
+        ]
+
+    def _doubt(self) -> None:
+        self.request_refresh(self.metadata.topic_names)
 
     async def _refresh(self) -> None:
         failure_count = 0
@@ -292,9 +371,7 @@ class Cluster:
             self._wanted_topics = None
             self._has_news = trio.Event()
             try:
-                connection = await self.any_connection()
-                request = MetadataRequest(sorted(self._asked_topics))
-                reply = await self.ask_once(connection, api.METADATA, request)
+                reply = await self._ask_metadata(self._asked_topics)
             except (BrokerError, ConnectionLostError, WireFormatError) as error:
                 self._refresh_failure = error
                 failure_count += 1
@@ -315,3 +392,26 @@ class Cluster:
         changed.set()
         for listener in list(self._listeners):
             listener()
+
+
+async def _first(ways: Iterable[Callable[[], Awaitable[Result]]], *, head_start: float) -> Result:
+    """Return what the first way to succeed returns.
+
+    Raises:
+        TidelogError: All failed: what waiting may cure before what it may not.
+    """
+    try:
+        return await first_success(ways, head_start=head_start)
+    except ExceptionGroup as failures:
+        raise _reason(failures) from failures
+
+
+def _reason(failures: ExceptionGroup[Exception]) -> TidelogError:
+    """Return one error for all ways that failed."""
+    errors = cast("tuple[TidelogError, ...]", failures.exceptions)
+    for error in errors:
+        if not isinstance(error, ConnectionLostError):
+            return error
+    if all(isinstance(error, ConnectError) for error in errors):
+        return ConnectError("; ".join(str(error) for error in errors))
+    return errors[-1]

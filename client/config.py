@@ -4,9 +4,11 @@ Pure: declarations. Times are seconds, as everywhere in trio. Each group of sett
 dataclass; the `TypedDict` beside it lets calls such as `client.producer(acks=1)` be type-checked.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypedDict, final
 
+from client.metadata import TopicPartition
 from wire.compression import CODEC_NAMES
 from wire.errors import ConfigError
 
@@ -16,6 +18,10 @@ MiB = 1024 * KiB
 AcksSetting = Literal["all", 1, 0]
 Compression = Literal["none", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest"]
+ReadFrom = Literal["leader", "followers", "nearest"]
+Assignor = Literal["uniform", "range"]
+RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[object]]
+"""Told of partitions, in order."""
 
 _IDEMPOTENT_IN_FLIGHT_MAX = 5
 """A broker remembers so many batches of each producer; a retry of an older one would be refused."""
@@ -162,7 +168,7 @@ class ProducerSettings(TypedDict, total=False):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """Where a consumer starts, and how much it reads ahead."""
+    """Where a consumer starts, how much it reads ahead, and how it is a member of a group."""
 
     auto_offset_reset: OffsetReset | None = None
     """Where to start in a partition that has no position: at the `earliest` record or behind the
@@ -187,6 +193,44 @@ class ConsumerConfig:
     uncompressed_batch_bytes_max: int = 256 * MiB
     """A batch that unpacks to more is refused, so that a small one cannot fill the memory."""
 
+    read_from: ReadFrom = "leader"
+    """Which replica of a partition is read: the `leader`; one of the `followers` in sync, so that
+    leaders have less to do; or the `nearest` one, in the same `failure_domain`. Followers know a
+    moment later what is committed. Where none is in sync, or it cannot say, the leader is read."""
+
+    failure_domain: str | None = None
+    """Where this program runs, as brokers call it; with `read_from="nearest"`."""
+
+    assignor: Assignor = "uniform"
+    """In a group, how partitions are shared: evenly and with few moves, or as ranges that put the
+    same numbers of several topics together. What most members want is done."""
+
+    instance_id: str | None = None
+    """In a group, the name of a static member, the same after each restart of the program: its
+    partitions wait for it while it is away, up to the session timeout of the coordinator."""
+
+    rebalance_timeout: float = 300.0
+    """In a group, how long it may take to let go of partitions, `on_revoked` included. After that
+    the member is fenced and others are given its partitions. Work on a record is not counted."""
+
+    enable_auto_commit: bool = True
+    """In a group, commit what was processed every `auto_commit_interval`, before partitions are let
+    go of, and at close. A record counts as processed when the next one is asked for."""
+
+    auto_commit_interval: float = 5.0
+    """Between two automatic commits. What was processed since the last one is processed again
+    after a crash."""
+
+    on_assigned: RebalanceCallback | None = None
+    """In a group, awaited before the first record of new partitions; it may `seek` in them."""
+
+    on_revoked: RebalanceCallback | None = None
+    """In a group, awaited before partitions are given on to others; it may `commit`."""
+
+    on_lost: RebalanceCallback | None = None
+    """In a group, awaited after partitions were given to others without being asked for, because
+    nothing was heard of this member for too long. Commits would be refused."""
+
     def __post_init__(self) -> None:
         """Check the settings.
 
@@ -210,8 +254,25 @@ class ConsumerConfig:
                 "uncompressed_batch_bytes_max must be above 0": (
                     self.uncompressed_batch_bytes_max <= 0
                 ),
+                f"read_from must be 'leader', 'followers' or 'nearest', not {self.read_from!r}": (
+                    self.read_from not in ("leader", "followers", "nearest")
+                ),
+                "failure_domain and read_from='nearest' go together: say both or none": (
+                    (self.read_from == "nearest") != bool(self.failure_domain)
+                ),
+                f"assignor must be 'uniform' or 'range', not {self.assignor!r}": (
+                    self.assignor not in ("uniform", "range")
+                ),
+                "instance_id must not be empty": self.instance_id == "",
+                "rebalance_timeout must be above 0": self.rebalance_timeout <= 0,
+                "auto_commit_interval must be above 0": self.auto_commit_interval <= 0,
             },
         )
+
+    def first_group_setting(self) -> str | None:
+        """Return the name of a setting that asks for something only groups do."""
+        names = ("instance_id", "on_assigned", "on_revoked", "on_lost")
+        return next((name for name in names if getattr(self, name) is not None), None)
 
 
 class ConsumerSettings(TypedDict, total=False):
@@ -224,3 +285,22 @@ class ConsumerSettings(TypedDict, total=False):
     partition_bytes_max: int
     prefetch_bytes: int
     uncompressed_batch_bytes_max: int
+    read_from: ReadFrom
+    failure_domain: str | None
+    assignor: Assignor
+    instance_id: str | None
+    rebalance_timeout: float
+    enable_auto_commit: bool
+    auto_commit_interval: float
+
+
+class RebalanceCallbacks(TypedDict, total=False):
+    """The fields of `ConsumerConfig` that are called."""
+
+    on_assigned: RebalanceCallback | None
+    on_revoked: RebalanceCallback | None
+    on_lost: RebalanceCallback | None
+
+
+class AllConsumerSettings(ConsumerSettings, RebalanceCallbacks, total=False):
+    """All fields of `ConsumerConfig`, as keywords."""

@@ -1,28 +1,34 @@
-"""Reading records.
+"""Reading records: the consumer.
 
-Shell: sends the fetches that the subscription plans, hands it the replies, and lets callers wait.
-No task of its own: a reply is taken over and the next fetch sent in the task of the connection
-that brought it, so fetching goes on while the application works on earlier records.
+Shell: puts a reader of partitions and, for members of a group, the membership together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
-from typing import cast, final
+from typing import NamedTuple, final
 
 import trio
 
 from client.cluster import Cluster
 from client.config import ConsumerConfig
+from client.group_member import GroupMember
+from client.group_membership import GroupMembership, GroupPartition, MemberSettings
+from client.group_offsets import fetch_committed
 from client.metadata import TopicPartition, partition_of
-from client.offsets import OffsetPlace, list_offsets
+from client.offsets import OffsetPlace, list_positions
+from client.reader import Reader
 from client.record import RecordBatch
-from client.record_iterator import BatchIterator, RecordCursor, RecordIterator
-from client.subscription import Fetch, Subscription, Until
-from wire import api
-from wire.errors import BrokerError, UnknownTopicError, WireFormatError
-from wire.fetch import FetchReply
-from wire.rpc import Outcome, RpcConnection
+from client.record_iterator import BatchIterator, RecordIterator
+from client.subscription import Until
+from wire.errors import ConfigError
+from wire.groups import Subscription
+
+
+class Group(NamedTuple):
+    """The group of a consumer, and what is to be read in it."""
+
+    group_id: str
+    subscription: Subscription
 
 
 @final
@@ -37,6 +43,18 @@ class Consumer:
     An error leaves the position where it was, so that the same call may be repeated, or another
     position be sought. While a broker cannot be reached, the consumer waits and tries again; use
     `trio.fail_after` to give up.
+
+    With a `group_id` it is a member of a consumer group, which shares the partitions of some topics
+    among its members and remembers how far it is. What this member reads comes and goes, and starts
+    where the group is. A record counts as **processed when the next one is asked for**, or when
+    `commit` says so; a batch likewise. Processed records are committed by themselves, unless
+    `enable_auto_commit` is off; after a crash, those since the last commit are processed again. The
+    record that is in hand when the block is left is not processed, unless `commit` was called.
+
+    Changes happen in the background. A partition is given on to others only when the application
+    has asked past its last record, `on_revoked` has returned, and what was processed is committed.
+    Callbacks run in a task of their own while no record is in hand, and no record is handed out
+    meanwhile; an exception in one ends the membership and is raised by the iteration.
     """
 
     def __init__(
@@ -45,34 +63,35 @@ class Consumer:
         topics: Sequence[str],
         partitions: Sequence[int] | None,
         config: ConsumerConfig,
+        group: Group | None = None,
     ) -> None:
         """Use `async with client.consumer(...)`."""
         self.config = config
         self._cluster = cluster
         self._topics = topics
         self._chosen_partitions = partitions
-        self._subscription = Subscription(config, cluster.backoff)
-        self._flights: dict[Fetch, tuple[RpcConnection, float]] = {}
-        """Fetches under way: over which connection, and when that counts as dead."""
-        self._arrival = trio.Event()
-        self._is_open = False
-        self._cursor = RecordCursor()
+        self._reader = Reader(cluster, config, is_member=group is not None)
+        self._group = group
+        self._member: GroupMember | None = None
 
     async def __aenter__(self) -> "Consumer":
-        """Find the partitions, and where to start.
+        """Find the partitions, and where to start; or join the group, which says so later.
 
         Raises:
-            UnknownTopicError: There is no such topic.
+            UnknownTopicError: There is no such topic. A group waits for it instead.
             UnknownPartitionError: The topic does not have a partition that was asked for.
+            InvalidRequestError: The group refuses what it is asked for, such as the pattern.
             TidelogError: Brokers could not be asked.
         """
-        assert not self._is_open, "a consumer is opened once"
-        self._is_open = True
-        self._cluster.subscribe(self._cluster_changed)
+        self._reader.open()
         try:
-            await self.assign(await self._initial_assignment())
+            if self._group is None:
+                await self.assign(await self._initial_assignment())
+            else:
+                self._member = self._make_member(self._group)
+                await self._member.open()
         except BaseException:
-            self._close()
+            self._reader.close()
             raise
         return self
 
@@ -82,9 +101,19 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop reading."""
-        await trio.lowlevel.checkpoint()
-        self._close()
+        """Stop reading; commit what was processed, and leave the group.
+
+        A static member's partitions wait for it; those of others are shared among the rest. If
+        cancelled, this takes up to a second more; a client that is cancelled too only tries.
+        """
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            try:
+                if self._member is not None:
+                    await self._member.close()
+            finally:
+                self._reader.close()
 
     def __aiter__(self) -> RecordIterator:
         """Iterate over records, for ever."""
@@ -92,8 +121,8 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
-        return self._subscription.assignment
+        """The partitions that are read; in a group, those that this member has now."""
+        return self._reader.assignment
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; those that were read before keep their position.
@@ -104,18 +133,88 @@ class Consumer:
         Raises:
             UnknownTopicError: There is no such topic.
             UnknownPartitionError: A topic does not have the partition.
+            ConfigError: This is a member of a group, which says what it reads.
             TidelogError: Brokers could not be asked.
         """
+        if self._group is not None:
+            raise ConfigError("the group says what its members read; use subscribe()")
         topic_ids: dict[TopicPartition, bytes] = {}
         for name, partition in partitions:
             topic = await self._cluster.topic(name)
             partition_of(topic, partition)
             topic_ids[TopicPartition(name, partition)] = topic.topic_id
-        self._stop_reader()
-        self._subscription.assign(topic_ids)
+        self._reader.assign(topic_ids)
         if self.config.auto_offset_reset is not None:
-            await self._seek_to(self._subscription.unplaced, self.config.auto_offset_reset)
-        self._pump()
+            await self._seek_to(self._reader.unplaced, self.config.auto_offset_reset)
+        self._reader.pump()
+
+    def subscribe(self, topics: str | Sequence[str] = (), *, pattern: str | None = None) -> None:
+        """Have the group share these topics with this member from now on; it takes a while.
+
+        Args:
+            topics: Names; topics that do not exist yet are read as soon as they do.
+            pattern: Instead of names: topics whose whole name matches; see `docs/groups.md`.
+
+        Raises:
+            ConfigError: Neither or both were given, or there is no group.
+        """
+        self._require_member("subscribe").subscribe(subscription_of(topics, pattern))
+
+    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Store how far the group is; durable on a majority when this returns.
+
+        Args:
+            offsets: By topic and partition, the offset of the next record to process. By default,
+                everything that was handed out counts as processed, the record or batch in hand
+                included, and is committed.
+
+        If cancelled, the commit may or may not happen. An offset below the one that is committed
+        moves the group back.
+
+        Raises:
+            PartitionNotOwnedError: The group gave a partition to another member, who begins at the
+                last commit. With nothing said of offsets, this is raised if the record in hand is
+                of such a partition: whoever commits before processing must not process it.
+            OffsetOutOfRangeError: There is no such offset; the error has both bounds.
+            ConfigError: There is no group.
+            TidelogError: Nobody could be asked for `request_timeout`; the commit may have happened.
+        """
+        await self._require_member("commit").offsets.commit(offsets)
+
+    async def committed(
+        self, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Return how far the group is in partitions, `None` where nothing was committed.
+
+        Args:
+            partitions: Topics and numbers; by default those that this member has.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            ConfigError: There is no group.
+            TidelogError: Nobody could be asked.
+        """
+        self._require_member("committed")
+        assert self._group is not None, "a member has a group"
+        wanted: list[GroupPartition] = []
+        for name, partition in self.assignment if partitions is None else partitions:
+            topic = await self._cluster.topic(name)
+            partition_of(topic, partition)
+            wanted.append(GroupPartition(name, topic.topic_id, partition))
+        return await fetch_committed(self._cluster, self._group.group_id, wanted)
+
+    async def announce_busy(self, seconds: float) -> None:
+        """Tell the group that this program may not be heard of for so long, before it blocks.
+
+        Heartbeats go on by themselves while the application awaits something, however long that
+        takes. This is for computations that keep all tasks from running for longer than a session.
+        Whoever dies meanwhile is missed only when the time is over. If cancelled, the group may or
+        may not know.
+
+        Raises:
+            ConfigError: There is no group.
+        """
+        await self._require_member("announce_busy").announce_busy(seconds)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on with the record at `offset` of a partition; what was fetched ahead is dropped.
@@ -125,23 +224,22 @@ class Consumer:
         """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; the first offset is 0")
-        self._stop_reader()
-        self._subscription.seek(TopicPartition(topic, partition), offset)
+        self._reader.seek(TopicPartition(topic, partition), offset)
 
     async def seek_to_beginning(self) -> None:
         """Go on with the first record of every partition. If cancelled, nothing happens."""
-        await self._seek_to(self.assignment, "earliest")
+        await self._seek_to(self._reader.assignment, "earliest")
 
     async def seek_to_end(self) -> None:
         """Go on with what is appended from now on. If cancelled, nothing happens."""
-        await self._seek_to(self.assignment, "latest")
+        await self._seek_to(self._reader.assignment, "latest")
 
     async def seek_to_time(self, timestamp_ms: int) -> None:
         """Go on with the first record of this time (Unix milliseconds) or later.
 
         A partition without such a record goes on at its end. If cancelled, nothing happens.
         """
-        await self._seek_to(self.assignment, timestamp_ms)
+        await self._seek_to(self._reader.assignment, timestamp_ms)
 
     def position(self, topic: str, partition: int) -> int | None:
         """Return the offset of the next record to hand out, `None` when there is no position.
@@ -149,35 +247,30 @@ class Consumer:
         Raises:
             ValueError: The partition is not assigned.
         """
-        at = TopicPartition(topic, partition)
-        rest = self._cursor.rest()
-        if rest is not None and (rest.topic, rest.partition) == at:
-            return rest.base_offset
-        return self._subscription.position(at)
+        return self._reader.position(TopicPartition(topic, partition))
 
     async def beginning_offsets(self) -> dict[TopicPartition, int]:
         """Return the first readable offset of every partition."""
-        return await self._offsets(self.assignment, "earliest")
+        return await self._offsets(self._reader.assignment, "earliest")
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
         """Return the offset that the next readable record of every partition will have.
 
         To read what is there now and then stop: `consumer.batches(await consumer.end_offsets())`.
         """
-        return await self._offsets(self.assignment, "latest")
+        return await self._offsets(self._reader.assignment, "latest")
 
     def records(self, until: Until | None = None) -> RecordIterator:
         """Iterate over records; see `batches` for what `until` means and what is raised."""
-        self._stop_reader()
-        self._cursor = RecordCursor()
-        return RecordIterator(partial(self._take, until), self.give_back, self._cursor)
+        return self._reader.records(until)
 
     def batches(self, until: Mapping[TopicPartition, int] | None = None) -> BatchIterator:
         """Iterate over batches, from the position of each partition on.
 
         Args:
             until: Where to stop in each partition (exclusive end); partitions that are not
-                mentioned are left alone. `None` goes on for ever.
+                mentioned are left alone. `None` goes on for ever. In a group only partitions
+                count that this member has; while it has none of them, it waits for its share.
 
         Iterating raises:
             NoPositionError: A partition has no position.
@@ -187,15 +280,14 @@ class Consumer:
             UnknownTopicError: A topic was deleted.
             TidelogError: A partition cannot be read for another reason.
         """
-        self._stop_reader()
-        return BatchIterator(partial(self._take, until))
+        return self._reader.batches(until)
 
     def give_back(self, batch: RecordBatch) -> None:
         """Take back the batch handed out last, or its end; it will be handed out again next.
 
         For programs that used a part of a batch: `consumer.give_back(batch.between(offset, None))`.
         """
-        self._subscription.give_back(batch)
+        self._reader.give_back(batch)
 
     async def _initial_assignment(self) -> list[TopicPartition]:
         found: list[TopicPartition] = []
@@ -206,116 +298,46 @@ class Consumer:
             found.extend(TopicPartition(name, partition) for partition in partitions)
         return found
 
+    def _require_member(self, what: str) -> GroupMember:
+        if self._group is None:
+            raise ConfigError(
+                f"{what} is for members of a group: client.consumer(..., group_id=...)"
+            )
+        if self._member is None:
+            raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
+        return self._member
+
+    def _make_member(self, group: Group) -> GroupMember:
+        config, env = self.config, self._cluster.env
+        settings = MemberSettings(
+            group_id=group.group_id,
+            instance_id=config.instance_id,
+            incarnation=env.clock.now_ms(),
+            client_name=self._cluster.config.client_name,
+            assignor=config.assignor,
+            rebalance_timeout=config.rebalance_timeout,
+        )
+        membership = GroupMembership(settings, group.subscription, env.random)
+        return GroupMember(self._cluster, self._reader, membership, group.group_id, config)
+
     async def _seek_to(self, partitions: Sequence[TopicPartition], place: OffsetPlace) -> None:
-        offsets = await self._offsets(partitions, place)
-        self._stop_reader()
-        for at, offset in offsets.items():
-            self._subscription.seek(at, offset)
+        for at, offset in (await self._offsets(partitions, place)).items():
+            self._reader.seek(at, offset)
 
     async def _offsets(
         self, partitions: Sequence[TopicPartition], place: OffsetPlace
     ) -> dict[TopicPartition, int]:
         await trio.lowlevel.checkpoint()
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, place))
-        offsets = {at: answer.offset for at, answer in found.items() if answer.offset is not None}
-        missing = [at for at in partitions if at not in offsets]
-        if missing:  # No record is that young.
-            offsets |= await self._offsets(missing, "latest")
-        return offsets
+        return await list_positions(self._cluster, partitions, place)
 
-    async def _take(self, until: Until | None) -> RecordBatch | None:
-        """Return the next records, `None` when all before `until` were handed out."""
-        await trio.lowlevel.checkpoint()
-        while True:
-            if not self._is_open:
-                raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
-            now = trio.current_time()
-            batch = self._subscription.take(until, now)
-            self._pump()
-            if batch is not None or (until is not None and self._subscription.is_done(until)):
-                return batch
-            self._arrival = trio.Event()
-            with trio.CancelScope(deadline=self._next_wake(now)):
-                await self._arrival.wait()
-            self._close_dead_connections()
 
-    def _stop_reader(self) -> None:
-        rest = self._cursor.stop()
-        if rest is not None:
-            self._subscription.give_back(rest)
+def subscription_of(topics: str | Sequence[str], pattern: str | None) -> Subscription:
+    """Return what a member wants to read.
 
-    def _next_wake(self, now: float) -> float:
-        expiries = [expires_at for _, expires_at in self._flights.values()]
-        return min((self._subscription.next_retry(now), *expiries))
-
-    def _pump(self) -> None:
-        """Send the fetches that can be sent."""
-        if not self._is_open:
-            return
-        now = trio.current_time()
-        patience = self.config.max_wait + self._cluster.config.request_timeout
-        for fetch in self._subscription.plan(now, self._node_of):
-            connection = self._cluster.connection_nowait(fetch.node_id)
-            assert connection is not None, "a fetch is planned for a node that can be reached"
-            self._flights[fetch] = (connection, now + patience)
-            connection.submit(api.FETCH, fetch.request, partial(self._landed, fetch))
-            if self._cluster.env.buggify("fetch given up"):
-                connection.close()
-        stale_topics = self._subscription.take_stale_topics()
-        if stale_topics:
-            self._cluster.request_refresh(stale_topics)
-
-    def _node_of(self, at: TopicPartition) -> int | None:
-        leader_id = self._cluster.metadata.leader_of(at.topic, at.partition)
-        if leader_id is None:
-            self._cluster.request_refresh([at.topic])
-        elif self._cluster.connection_nowait(leader_id) is not None:
-            return leader_id
-        return None
-
-    def _landed(self, fetch: Fetch, outcome: Outcome) -> None:
-        connection, _ = self._flights.pop(fetch)
-        now = trio.current_time()
-        if isinstance(outcome, Exception):
-            self._subscription.failed(fetch, outcome, now)
-        elif isinstance(outcome[0], BrokerError):
-            self._subscription.failed(fetch, outcome[0], now)
-        else:
-            results = cast("FetchReply", outcome[0]).results
-            try:
-                self._subscription.landed(fetch, results, outcome[1], now)
-            except WireFormatError as error:
-                connection.close()
-                self._subscription.failed(fetch, error, now)
-        self._arrival.set()
-        self._pump()
-
-    def _cluster_changed(self) -> None:
-        metadata = self._cluster.metadata
-        for name in {at.topic for at in self.assignment}:
-            error = metadata.error(name)
-            topic = metadata.topic(name)
-            if error is not None:
-                self._subscription.topic_changed(name, None, error)
-            elif topic is not None:
-                self._subscription.topic_changed(
-                    name,
-                    topic.topic_id,
-                    UnknownTopicError(
-                        f"topic {name!r} was deleted, and another one of that name was created;"
-                        f" assign its partitions to read it"
-                    ),
-                )
-        self._arrival.set()
-        self._pump()
-
-    def _close_dead_connections(self) -> None:
-        now = trio.current_time()
-        for connection, expires_at in list(self._flights.values()):
-            if expires_at <= now:
-                connection.close()
-
-    def _close(self) -> None:
-        self._is_open = False
-        self._arrival.set()
-        self._cluster.unsubscribe(self._cluster_changed)
+    Raises:
+        ConfigError: Neither names nor a pattern were given, or both.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if bool(names) == (pattern is not None):
+        raise ConfigError("say what to read: either names of topics or a pattern")
+    return Subscription(names, pattern)

@@ -11,7 +11,7 @@ from typing import cast, final
 import trio
 
 from client.accumulator import Accumulator, Departure
-from client.cluster import Cluster
+from client.cluster import STALE_METADATA_ERRORS, Cluster
 from client.instant import Instant
 from client.partition_queue import Identity, PartitionQueue
 from wire import api
@@ -20,10 +20,8 @@ from wire.errors import (
     ConnectError,
     ConnectionLostError,
     FencedProducerError,
-    NotLeaderError,
     RecordTooLargeError,
     RetriableError,
-    UnknownTopicIdError,
     WireFormatError,
     from_wire,
 )
@@ -267,7 +265,7 @@ class Dispatcher:
         now = trio.current_time()
         for departure in departures:
             self._accumulator.refuse(departure, error, now)
-        if isinstance(error, (NotLeaderError, UnknownTopicIdError)):
+        if isinstance(error, STALE_METADATA_ERRORS):
             self._cluster.request_refresh({each.queue.topic for each in departures})
 
     def _close_dead_connections(self) -> None:

@@ -163,6 +163,11 @@ class GroupMembership:
         """Whether there is nothing more to do: left, or stopped by an error."""
         return self._is_over
 
+    @property
+    def lease_end(self) -> float:
+        """Until when records of `owned` may be handed out, in seconds."""
+        return self._lease_end
+
     def may_process(self, now: float) -> bool:
         """Return whether records of `owned` may be handed out.
 
@@ -229,7 +234,7 @@ class GroupMembership:
         interval = reply.heartbeat_interval_ms / 1000
         self._next_at = now + interval * (1.0 - _EARLINESS * self._entropy.random())
         if (
-            self._leave_epoch is not None
+            (self._leave_epoch is not None and not self.owned)
             or frozenset(self.owned) != under_way.knowledge[1]
             or self._subscription_version != under_way.subscription_version
         ):
@@ -290,6 +295,30 @@ class GroupMembership:
         To be called before the application blocks its process; 0 when it is done.
         """
         self._busy_until = until
+
+    def hurry(self, now: float) -> None:
+        """Send the next heartbeat now, as something is to be told."""
+        self._next_at = min(self._next_at, now)
+
+    def abandon(self) -> HeartbeatRequest | None:
+        """Be over at once; return a goodbye that need not be waited for, if there is one to say.
+
+        For whoever has no time to let go: what was not committed will be processed again.
+        """
+        was_over = self._is_over
+        self._stop(None)
+        if was_over or (self._sent_count == 0):
+            return None
+        is_static = self._settings.instance_id is not None
+        return HeartbeatRequest(
+            self._settings.group_id,
+            self.member_id,
+            STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH,
+            self._revision,
+            [],
+            instance_id=self._settings.instance_id,
+            incarnation=self._incarnation,
+        )
 
     def leave(self, now: float, *, is_restart: bool = False) -> list[Effect]:
         """Leave for good, or to come back as the next process of a static member.

@@ -24,12 +24,15 @@ class MetadataCache:
     def __init__(self) -> None:
         """Know nothing."""
         self.brokers: dict[int, BrokerAddress] = {}
+        self.controller_id: int | None = None
+        """The node that decides for the cluster; `None` when it is not known."""
         self._topics: dict[str, TopicMetadata] = {}
         self._errors: dict[str, BrokerError] = {}
 
     def apply(self, reply: MetadataReply) -> None:
         """Take over an answer; older leaders of the same topic do not replace newer ones."""
         self.brokers = {broker.node_id: broker for broker in reply.brokers}
+        self.controller_id = reply.controller_id
         for topic in reply.topics:
             if topic.error is not None:
                 self._topics.pop(topic.name, None)
@@ -62,6 +65,21 @@ class MetadataCache:
         if known is None or partition >= len(known.partitions):
             return None
         return known.partitions[partition].leader_id
+
+    def in_sync_replicas_of(self, topic: str, partition: int) -> list[int]:
+        """Return the nodes that have what is committed, none if that is not known."""
+        known = self._topics.get(topic)
+        if known is None or partition >= len(known.partitions):
+            return []
+        return known.partitions[partition].in_sync_replicas or []
+
+    def is_leader(self, node_id: int) -> bool:
+        """Return whether a node leads any partition of the topics that are known."""
+        return any(
+            partition.leader_id == node_id
+            for topic in self._topics.values()
+            for partition in topic.partitions
+        )
 
 
 def _newest(known: TopicMetadata | None, received: TopicMetadata) -> TopicMetadata:

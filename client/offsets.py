@@ -3,7 +3,7 @@
 Shell: asks the leader of each partition, again while that may help.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from client.cluster import Cluster
@@ -47,6 +47,21 @@ async def list_offsets(
         return found
 
     return await cluster.retry(attempt, is_repeatable=True)
+
+
+async def list_positions(
+    cluster: Cluster, partitions: Sequence[TopicPartition], place: OffsetPlace
+) -> dict[TopicPartition, int]:
+    """Return where to begin at a place; where no record is that young, at the end.
+
+    Errors are those of `list_offsets`.
+    """
+    found = await list_offsets(cluster, dict.fromkeys(partitions, place))
+    offsets = {at: answer.offset for at, answer in found.items() if answer.offset is not None}
+    missing = [at for at in partitions if at not in offsets]
+    if missing:
+        offsets |= await list_positions(cluster, missing, "latest")
+    return offsets
 
 
 async def _questions_by_leader(

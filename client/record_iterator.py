@@ -12,6 +12,7 @@ from wire.errors import CorruptRecordError
 
 NextBatch = Callable[[], Awaitable[RecordBatch | None]]
 GiveBack = Callable[[RecordBatch], None]
+Pause = Callable[[], Awaitable[None] | None]
 
 
 @final
@@ -36,14 +37,30 @@ class BatchIterator:
 
 @final
 class RecordCursor:
-    """The records of one batch, and which of them were handed out."""
+    """The records of one batch, and which of them were handed out.
+
+    Each record is either handed out or given back, whichever thread takes it from `unread`.
+    """
 
     def __init__(self) -> None:
         """Begin without a batch."""
         self.unread: Iterator[Record] = iter(())
         """What was not handed out; readers take records from here."""
-        self._batch: RecordBatch | None = None
+        self.source: RecordBatch | None = None
+        """The batch that was begun last."""
         self._records: list[Record] = []
+
+    @property
+    def unread_count(self) -> int:
+        """How many records were not handed out."""
+        return operator.length_hint(self.unread)
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the record that was handed out last; where the batch begins if none was."""
+        assert self.source is not None, "there is no batch"
+        given_count = len(self._records) - self.unread_count
+        return self._records[given_count - 1].offset if given_count else self.source.base_offset
 
     def begin(self, batch: RecordBatch) -> None:
         """Go on with the records of this batch.
@@ -52,34 +69,45 @@ class RecordCursor:
             CorruptRecordError: It cannot be decoded.
         """
         self._records = batch.records()
-        self._batch = batch
+        self.source = batch
         self.unread = iter(self._records)
 
     def rest(self) -> RecordBatch | None:
         """Return the part of the batch that was not handed out, `None` when all of it was."""
-        unread_count = operator.length_hint(self.unread)
-        if self._batch is None or unread_count == 0:
+        unread_count = self.unread_count
+        if self.source is None or unread_count == 0:
             return None
-        return self._batch.between(self._records[-unread_count].offset, None)
+        return self.source.between(self._records[-unread_count].offset, None)
 
     def stop(self) -> RecordBatch | None:
         """Hand out no more; return what was not handed out."""
-        rest = self.rest()
-        self._batch = None
-        for _ in self.unread:  # Somebody may hold the iterator itself.
-            pass
-        return rest
+        unread = list(self.unread)  # Somebody may hold the iterator itself.
+        if self.source is None or not unread:
+            return None
+        del self._records[-len(unread) :]
+        return self.source.between(unread[0].offset, None)
 
 
 @final
 class RecordIterator:
     """Records until the source of batches says that there are no more."""
 
-    def __init__(self, next_batch: NextBatch, give_back: GiveBack, cursor: RecordCursor) -> None:
-        """Take batches from `next_batch`; give back those that cannot be decoded."""
+    def __init__(
+        self,
+        next_batch: NextBatch,
+        give_back: GiveBack,
+        cursor: RecordCursor,
+        pause: Pause | None = None,
+    ) -> None:
+        """Take batches from `next_batch`; give back those that cannot be decoded.
+
+        What `pause` returns before a record, if anything, is awaited first.
+        """
+        self.cursor = cursor
+        """The records that can be had without waiting."""
         self._next_batch = next_batch
         self._give_back = give_back
-        self._cursor = cursor
+        self._pause = pause
 
     def __aiter__(self) -> "RecordIterator":
         """Return itself."""
@@ -87,7 +115,11 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         """Return the next record; a checkpoint once for each batch. If cancelled, none is lost."""
-        for record in self._cursor.unread:  # The cheapest way to ask an iterator for one item.
+        if self._pause is not None:
+            pause = self._pause()
+            if pause is not None:
+                await pause
+        for record in self.cursor.unread:  # The cheapest way to ask an iterator for one item.
             return record
         return await self._begin_batch()
 
@@ -97,9 +129,9 @@ class RecordIterator:
             if batch is None:
                 raise StopAsyncIteration
             try:
-                self._cursor.begin(batch)
+                self.cursor.begin(batch)
             except CorruptRecordError:
                 self._give_back(batch)
                 raise
-            for record in self._cursor.unread:
+            for record in self.cursor.unread:
                 return record

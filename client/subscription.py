@@ -10,7 +10,7 @@ quiet partitions do not hold up busy ones.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import final
 
 import msgspec
@@ -34,9 +34,18 @@ from wire.fetch import FetchRequest, PartitionFetch, PartitionFetched
 _WAITING_FETCHES_MAX = 2
 _FETCHES_MAX = 3
 _PARTITION_BYTES_MIN = 64 * 1024
+_LEADER_S = 5.0
+"""A partition of which a follower could not say more is read from its leader for so long; twice as
+long each time that happens again."""
+_LEADER_DOUBLINGS_MAX = 4
 
 Until = Mapping[TopicPartition, int]
 """Where to stop in each partition (exclusive end); other partitions are left alone."""
+
+
+def _nobody(at: TopicPartition) -> None:
+    """Name no follower."""
+    del at
 
 
 @final
@@ -61,6 +70,10 @@ class PartitionState:
         self.high_watermark: int | None = None
         self.failure_count = 0
         self.retry_at = -math.inf
+        self.leader_until = -math.inf
+        """Until when only the leader is asked."""
+        self.follower_failure_count = 0
+        """How often in a row a follower was of no use."""
 
     @property
     def has_more(self) -> bool:
@@ -79,6 +92,8 @@ class Fetch:
         self.node_id = node_id
         self.partitions = partitions
         self.request = request
+        self.are_followed = [each.from_follower for each in request.partitions]
+        """For each partition, whether the node is asked as a follower."""
         self.generations = [partition.generation for partition in partitions]
         self.may_wait = not any(partition.has_more for partition in partitions)
 
@@ -202,17 +217,28 @@ class Subscription:
             state.position = batch.base_offset
             self._waiting.appendleft(_Waiting(state, batch))
 
-    def plan(self, now: float, node_of: Callable[[TopicPartition], int | None]) -> list[Fetch]:
+    def plan(
+        self,
+        now: float,
+        node_of: Callable[[TopicPartition], int | None],
+        follower_of: Callable[[TopicPartition], int | None] = _nobody,
+    ) -> list[Fetch]:
         """Return the fetches to send now.
 
         Args:
             now: Monotonic seconds.
             node_of: Returns the node that leads a partition and can be reached, if there is one.
+            follower_of: Returns a follower that is to be read instead and can be reached.
         """
         states_by_node: dict[int, list[PartitionState]] = {}
+        followed: dict[TopicPartition, None] = {}
         for state in map(self._partitions.__getitem__, self._order):
             if self._may_fetch(state, now):
-                node_id = node_of(state.at)
+                node_id = follower_of(state.at) if now >= state.leader_until else None
+                if node_id is not None:
+                    followed[state.at] = None
+                else:
+                    node_id = node_of(state.at)
                 if node_id is not None:
                     states_by_node.setdefault(node_id, []).append(state)
         fetches: list[Fetch] = []
@@ -221,7 +247,7 @@ class Subscription:
             if sum(fetch.may_wait for fetch in under_way) >= _WAITING_FETCHES_MAX:
                 states = [state for state in states if state.has_more]  # noqa: PLW2901
             if states and len(under_way) < _FETCHES_MAX:
-                fetch = Fetch(node_id, states, self._request(states))
+                fetch = Fetch(node_id, states, self._request(states, followed))
                 under_way.append(fetch)
                 fetches.append(fetch)
         for state in (state for fetch in fetches for state in fetch.partitions):
@@ -243,20 +269,29 @@ class Subscription:
                 f" of {total} bytes in {len(attachment)} bytes"
             )
         start = 0
-        for state, result in zip(self._ended(fetch), results, strict=True):
+        for state, is_followed, result in zip(
+            self._ended(fetch), fetch.are_followed, results, strict=True
+        ):
             content = attachment[start : start + result.batch_bytes]
             start += result.batch_bytes
             if state is None:
                 continue
-            if result.error is not None:
+            is_behind = result.error is not None or result.high_watermark < state.fetch_offset
+            if is_followed and is_behind:
+                self._ask_leader(state, now)
+            elif result.error is not None:
                 self._refused(state, from_wire(result.error), now)
             else:
+                if is_followed:
+                    state.follower_failure_count = 0
                 self._fetched(state, content, result.high_watermark, now)
 
     def failed(self, fetch: Fetch, error: Exception, now: float) -> None:
         """Take note that a fetch brought nothing; it is repeated later if that may help."""
-        for state in self._ended(fetch):
-            if state is not None:
+        for state, is_followed in zip(self._ended(fetch), fetch.are_followed, strict=True):
+            if state is not None and is_followed:
+                self._ask_leader(state, now)
+            elif state is not None:
                 self._refused(state, error, now)
 
     def take_stale_topics(self) -> set[str]:
@@ -323,7 +358,9 @@ class Subscription:
         """Return how much of one partition is fetched ahead."""
         return max(_PARTITION_BYTES_MIN, self._config.prefetch_bytes // len(self._partitions))
 
-    def _request(self, states: list[PartitionState]) -> FetchRequest:
+    def _request(
+        self, states: list[PartitionState], followed: Container[TopicPartition]
+    ) -> FetchRequest:
         config = self._config
         bytes_max = min(config.partition_bytes_max, self._share())
         return FetchRequest(
@@ -331,7 +368,13 @@ class Subscription:
             min_bytes=config.min_bytes,
             bytes_max=config.bytes_max,
             partitions=[
-                PartitionFetch(state.topic_id, state.at.partition, state.fetch_offset, bytes_max)
+                PartitionFetch(
+                    state.topic_id,
+                    state.at.partition,
+                    state.fetch_offset,
+                    bytes_max,
+                    state.at in followed,
+                )
                 for state in states
             ],
         )
@@ -368,6 +411,13 @@ class Subscription:
         state.buffered_bytes += chunk.size
         self.buffered_bytes += chunk.size
         self._waiting.append(_Waiting(state, chunk))
+
+    def _ask_leader(self, state: PartitionState, now: float) -> None:
+        """Read from the leader for a while: only that one knows for certain what is there."""
+        doublings = min(state.follower_failure_count, _LEADER_DOUBLINGS_MAX)
+        state.follower_failure_count += 1
+        state.leader_until = now + _LEADER_S * 2**doublings
+        self._stale_topics.add(state.at.topic)
 
     def _refused(self, state: PartitionState, error: Exception, now: float) -> None:
         if isinstance(error, (RetriableError, ConnectionLostError, WireFormatError)):

@@ -368,6 +368,22 @@ def test_records_of_a_topic_that_vanishes_fail_with_the_reason() -> None:
     assert bench.accumulator.buffered_bytes == 0
 
 
+def test_a_topic_that_was_unknown_for_a_moment_goes_on_with_its_sequences() -> None:
+    """I78e: else brokers take new records for those that they have, and these are lost."""
+    bench = Bench(partition_count=1)
+    known_topic(bench, 1)
+    bench.append()
+    bench.grant_identity()
+    bench.send()
+    bench.accumulator.fail_topic(TOPIC, UnknownTopicError("this broker has not heard of it yet"))
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+
+    bench.append()
+    bench.finish()
+
+    assert bench.broker.partitions[0].values == [b"000000", b"000001"]
+
+
 def test_while_a_failure_waits_to_be_raised_the_fast_path_is_closed() -> None:
     bench = Bench()
     known_topic(bench)

@@ -51,11 +51,11 @@ async def test_an_illegal_address_is_refused(addresses: str) -> None:
             raise AssertionError("connected to nobody")
 
 
-async def test_a_group_is_refused_until_there_are_groups(autojump_clock: MockClock) -> None:
+async def test_the_members_of_a_group_do_not_choose_partitions(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
-        with pytest.raises(ConfigError, match="consumer groups are not there yet"):
-            client.consumer("orders", group_id="billing")
+        with pytest.raises(ConfigError, match="the group says"):
+            client.consumer("orders", group_id="billing", partitions=[0])
 
 
 async def test_partitions_are_chosen_of_one_topic(autojump_clock: MockClock) -> None:

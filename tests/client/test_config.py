@@ -37,6 +37,9 @@ def test_a_producer_setting_out_of_range_is_refused(
     ("settings", "problem"),
     [
         ({"auto_offset_reset": "first"}, "auto_offset_reset must be"),
+        ({"read_from": "anywhere"}, "read_from must be 'leader', 'followers' or 'nearest'"),
+        ({"read_from": "nearest"}, "failure_domain and read_from='nearest' go together"),
+        ({"failure_domain": "rack-a"}, "failure_domain and read_from='nearest' go together"),
         ({"min_bytes": 0}, "min_bytes must be above 0"),
         ({"max_wait": -1.0}, "max_wait must not be negative"),
         ({"partition_bytes_max": 0}, "partition_bytes_max must be above 0"),

@@ -371,3 +371,44 @@ def test_commits_of_one_membership_are_numbered() -> None:
     talk = a_member(0)
 
     assert [talk.member.next_commit_sequence() for _ in range(3)] == [1, 2, 3]
+
+
+def test_who_takes_time_to_let_go_while_leaving_does_not_hurry() -> None:
+    talk = a_member(0)
+    talk.member.leave(talk.now)
+
+    talk.exchange(epoch=1)
+
+    assert talk.member.next_heartbeat_at() > talk.now + 4.0
+
+
+def test_a_heartbeat_is_hurried_when_something_is_to_be_told() -> None:
+    talk = a_member(0)
+
+    talk.member.hurry(talk.now)
+
+    assert talk.member.next_heartbeat_at() == talk.now
+
+
+def test_the_lease_ends_when_records_may_not_be_handed_out_any_more() -> None:
+    member = a_member(0).member
+
+    assert member.may_process(member.lease_end - 0.001)
+    assert not member.may_process(member.lease_end)
+
+
+@pytest.mark.parametrize(("instance_id", "epoch"), [(None, LEAVE_EPOCH), ("a", STATIC_LEAVE_EPOCH)])
+def test_who_has_no_time_leaves_with_a_word(instance_id: str | None, epoch: int) -> None:
+    talk = Conversation(instance_id=instance_id)
+    talk.exchange([0])
+
+    goodbye = talk.member.abandon()
+
+    assert goodbye is not None
+    assert (goodbye.member_epoch, goodbye.owned) == (epoch, [])
+    assert talk.member.is_over
+    assert talk.member.abandon() is None
+
+
+def test_who_never_spoke_has_no_goodbye_to_say() -> None:
+    assert Conversation().member.abandon() is None

@@ -87,3 +87,20 @@ def test_a_partition_in_range_is_taken() -> None:
     check_partition("orders", 2, 3)
 
     assert partition_of(topic(1, 7), 0).leader_epoch == 7
+
+
+def test_who_leads_any_partition_is_a_leader() -> None:
+    cache = cache_of(topic(1, 7))
+
+    assert cache.is_leader(cache.leader_of("orders", 0) or 0)
+    assert not cache.is_leader(99)
+
+
+def test_the_controller_is_the_one_of_the_last_answer() -> None:
+    cache = MetadataCache()
+
+    cache.apply(MetadataReply("cluster", [], [], 2))
+    assert cache.controller_id == 2
+
+    cache.apply(MetadataReply("cluster", [], []))
+    assert cache.controller_id is None

@@ -10,6 +10,8 @@ from wire.errors import (
     DeliveryTimeoutError,
     DuplicateSequenceError,
     InvalidBatchError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceError,
     OverloadedError,
     RecordTooLargeError,
@@ -183,6 +185,36 @@ def test_a_batch_that_nobody_takes_fails_in_time_and_says_what_is_known(
     queue.expire(5.0)
 
     assert settled == [batch]
+    assert isinstance(batch.failure, DeliveryTimeoutError)
+    assert fate in str(batch.failure)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "fate"),
+    [
+        ((NotEnoughReplicasError("1 of 3"),), "could not be delivered in time and are not in"),
+        (
+            (NotEnoughReplicasAfterAppendError("left"), NotEnoughReplicasError("1 of 3")),
+            "may or may not be in the log",
+        ),
+    ],
+)
+def test_what_was_appended_with_too_few_in_sync_is_said_to_be_unknown(
+    refusals: tuple[Exception, ...], fate: str
+) -> None:
+    """I36: whoever is refused before the append is sure, whoever is told afterwards is not."""
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0)
+    adopted(queue)
+    now = 0.0
+    for refusal in refusals:
+        queue.refuse(start(queue, now), refusal, now)
+        now += 10.0
+
+    queue.expire(1000.0)
+
+    (batch,) = settled
     assert isinstance(batch.failure, DeliveryTimeoutError)
     assert fate in str(batch.failure)
 

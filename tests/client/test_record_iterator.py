@@ -76,6 +76,33 @@ async def test_a_stopped_cursor_hands_out_no_more_of_its_batch() -> None:
     assert (await anext(records)).offset == 12
 
 
+async def test_each_record_is_handed_out_or_given_back_whoever_holds_the_iterator() -> None:
+    cursor = RecordCursor()
+    cursor.begin(two_records(10))
+    held = cursor.unread
+
+    assert [next(held).offset] == [10]
+    rest = cursor.stop()
+
+    assert rest is not None
+    assert (list(rest.offsets), list(held)) == ([11], [])
+
+
+async def test_a_cursor_knows_what_it_handed_out_last() -> None:
+    cursor = RecordCursor()
+    cursor.begin(two_records(10))
+    assert (cursor.last_offset, cursor.unread_count) == (10, 2)
+
+    next(cursor.unread)
+    next(cursor.unread)
+    assert (cursor.last_offset, cursor.unread_count) == (11, 0)
+
+    cursor.begin(two_records(12))
+    next(cursor.unread)
+    cursor.stop()
+    assert cursor.last_offset == 12
+
+
 async def test_a_cursor_without_a_batch_has_no_rest() -> None:
     assert RecordCursor().rest() is None
 
@@ -88,3 +115,19 @@ async def test_a_batch_that_cannot_be_unpacked_is_given_back() -> None:
         await anext(records_of(source, RecordCursor()))
 
     assert source.given_back == [bad]
+
+
+async def test_what_a_pause_returns_is_awaited_before_the_next_record() -> None:
+    waited: list[int] = []
+
+    async def wait() -> None:
+        waited.append(len(waited))
+
+    source = Source(two_records(10))
+    pauses = iter([None, wait()])
+    records = RecordIterator(
+        source, source.given_back.append, RecordCursor(), lambda: next(pauses, None)
+    )
+
+    assert [record.offset async for record in records] == [10, 11]
+    assert waited == [0]

@@ -1,0 +1,295 @@
+"""A cluster of several brokers, as a client sees it, with one broker behind it.
+
+Each front listens on an address of its own and speaks for one node. What concerns records it
+passes on to the broker, if it leads the partitions; where things are, all fronts say alike. A test
+moves leaders, stops and freezes fronts, and adds answers to other questions.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import cast, final
+
+import trio
+from trio.testing import MockClock
+
+from broker.server import Broker
+from client.client import Client, connect
+from client.config import ClientSettings
+from tests.broker.memory_network import MemoryStream
+from tests.broker.world import World
+from wire import api
+from wire.api import AnyApi
+from wire.connection import Request, ServerConnection
+from wire.env import Network, Stream
+from wire.errors import BrokerError, ConnectionLostError, NotLeaderError, OverloadedError
+from wire.fetch import FetchRequest, ListOffsetsRequest, PartitionFetch
+from wire.outbox import Outbox
+from wire.produce import ProduceRequest
+from wire.rpc import Outcome, RpcConnection
+from wire.session import (
+    ApiVersions,
+    BrokerAddress,
+    HelloReply,
+    MetadataReply,
+    MetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+Answer = Callable[[object], Awaitable[object]]
+
+_ALL = [cast("AnyApi", found) for found in vars(api).values() if isinstance(found, api.Api)]
+_BY_KEY = {int(each.key): each for each in _ALL}
+_OF_RECORDS = (ProduceRequest, FetchRequest, ListOffsetsRequest)
+
+
+@final
+class Front:
+    """One node, as clients see it."""
+
+    def __init__(self, cluster: "FrontedCluster", node_id: int) -> None:
+        self.node_id = node_id
+        self.address = (f"front-{node_id}", 8433)
+        self.asked: list[AnyApi] = []
+        """What was asked here, in order."""
+        self.is_frozen = False
+        """Whether nothing is answered; connections are made by the operating system."""
+        self.is_ready = True
+        """Whether HELLO is answered well."""
+        self.refusal: BrokerError | None = None
+        """What all questions but HELLO are answered with."""
+        self._cluster = cluster
+        self._scope = trio.CancelScope()
+        self._streams: list[Stream] = []
+
+    async def run(self) -> None:
+        """Listen until stopped; then all connections break."""
+        self._scope = trio.CancelScope()
+        listener = await self._cluster.network.listen(*self._cluster.listen_address(self))
+        self.address = listener.address
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    while True:
+                        stream = await listener.accept()
+                        self._streams.append(stream)
+                        nursery.start_soon(self._serve, stream)
+        finally:
+            listener.close()
+            self.break_connections()
+
+    def break_connections(self) -> None:
+        """Break all connections; new ones can be made."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.reset() if isinstance(stream, MemoryStream) else stream.close()
+
+    def stop(self) -> None:
+        """Stop, as when the process is killed."""
+        self._scope.cancel()
+
+    async def _serve(self, stream: Stream) -> None:
+        core = ServerConnection(_ALL, frame_bytes_max=1 << 24)
+        outbox = Outbox(stream)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(outbox.run)
+            try:
+                while True:
+                    received = stream.receive_nowait(core.decoder.get_buffer())
+                    if received is None:
+                        await stream.wait_readable()
+                        continue
+                    if received == 0:
+                        break
+                    core.decoder.bytes_received(received)
+                    while isinstance(request := core.next_request(), Request):
+                        attachment = bytes(request.attachment)
+                        if self.is_frozen:
+                            continue
+                        if isinstance(request.message, ProduceRequest):
+                            self._produce(request, attachment, outbox)
+                        else:
+                            nursery.start_soon(self._answer, request, attachment, outbox)
+            except ConnectionLostError:
+                pass
+            outbox.close()
+            nursery.cancel_scope.cancel()
+
+    def _produce(self, request: Request, attachment: bytes, outbox: Outbox) -> None:
+        """Pass on what is to be appended, in the order in which it came."""
+        message = request.message
+        assert isinstance(message, ProduceRequest)
+        self.asked.append(cast("AnyApi", api.PRODUCE))
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, tuple):
+                self._put(request, outcome[0], b"", outbox)
+
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            self._cluster.check_leader(self.node_id, message)
+        except BrokerError as error:
+            self._put(request, error, b"", outbox)
+        else:
+            self._cluster.upstream.submit(api.PRODUCE, message, done, attachment=[attachment])
+
+    async def _answer(self, request: Request, attachment: bytes, outbox: Outbox) -> None:
+        served = _BY_KEY[request.api_key]
+        self.asked.append(served)
+        try:
+            if self.refusal is not None and served.key is not api.ApiKey.HELLO:
+                raise self.refusal
+            reply, data = await self._reply(served, request.message, attachment)
+        except BrokerError as error:
+            self._put(request, error, b"", outbox)
+        else:
+            self._put(request, reply, data, outbox)
+
+    def _put(self, request: Request, reply: object, data: bytes, outbox: Outbox) -> None:
+        if self.is_frozen:
+            return
+        if isinstance(reply, BrokerError):
+            frame = api.encode_error(
+                reply.to_wire(),
+                api_key=request.api_key,
+                api_version=request.version,
+                correlation_id=request.correlation_id,
+            )
+        else:
+            frame = _BY_KEY[request.api_key].encode_reply(
+                reply,
+                version=request.version,
+                correlation_id=request.correlation_id,
+                attachment_length=len(data),
+            )
+        outbox.put(frame)
+        outbox.put(data)
+        outbox.flush()
+
+    async def _reply(
+        self, served: AnyApi, message: object, attachment: bytes
+    ) -> tuple[object, bytes]:
+        cluster = self._cluster
+        if served.key is api.ApiKey.HELLO:
+            if not self.is_ready:
+                raise OverloadedError("not yet")
+            versions = [ApiVersions(int(a.key), a.min_version, a.max_version) for a in _ALL]
+            return HelloReply("0", "cluster", self.node_id, versions, 1 << 24, 100), b""
+        if isinstance(message, MetadataRequest):
+            return await cluster.metadata(message), b""
+        if served in cluster.answers:
+            return await cluster.answers[served](self.node_id, message), b""
+        if isinstance(message, _OF_RECORDS):
+            cluster.check_leader(self.node_id, message)
+        return await cluster.pass_on(served, message, attachment)
+
+
+@final
+class FrontedCluster:
+    """All fronts, and what they say."""
+
+    def __init__(self, world: World, upstream: RpcConnection, nursery: trio.Nursery) -> None:
+        self.world = world
+        self.network: Network = world.network
+        """Where fronts listen; a test may take that of the machine."""
+        self.fronts: dict[int, Front] = {}
+        self.leaders: dict[int, tuple[int, int]] = {}
+        """Node and leader epoch of the partitions of this number; node 1 leads all others."""
+        self.in_sync: list[int] | None = None
+        """Replicas of all partitions that are said to be in sync; each is at the one broker."""
+        self.failure_domains: dict[int, str] = {}
+        self.controller_id: int | None = 1
+        self.answers: dict[AnyApi, Callable[[int, object], Awaitable[object]]] = {}
+        """What is answered to other questions, given the node that is asked."""
+        self.upstream = upstream
+        self._nursery = nursery
+        self._names: dict[bytes, str] = {}
+
+    async def start(self, node_id: int) -> None:
+        """Let a node listen."""
+        front = self.fronts.setdefault(node_id, Front(self, node_id))
+        self._nursery.start_soon(front.run)
+        await trio.testing.wait_all_tasks_blocked()
+
+    def listen_address(self, front: Front) -> tuple[str, int]:
+        return front.address if self.network is self.world.network else ("127.0.0.1", 0)
+
+    def leader_of(self, partition: int) -> tuple[int, int]:
+        return self.leaders.get(partition, (1, 0))
+
+    async def metadata(self, request: MetadataRequest) -> MetadataReply:
+        """Say where everything is."""
+        reply = await self.upstream.ask(api.METADATA, request)
+        topics = [
+            TopicMetadata(
+                topic.name,
+                topic.topic_id,
+                [
+                    PartitionMetadata(each.partition, *self.leader_of(each.partition), self.in_sync)
+                    for each in topic.partitions
+                ],
+                topic.error,
+            )
+            for topic in reply.topics
+        ]
+        brokers = [
+            BrokerAddress(node_id, *front.address, self.failure_domains.get(node_id, ""))
+            for node_id, front in self.fronts.items()
+        ]
+        return MetadataReply("cluster", brokers, topics, self.controller_id)
+
+    def check_leader(
+        self, node_id: int, message: ProduceRequest | FetchRequest | ListOffsetsRequest
+    ) -> None:
+        """Refuse what another node leads."""
+        partitions = message.batches if isinstance(message, ProduceRequest) else message.partitions
+        for each in partitions:
+            may_follow = isinstance(each, PartitionFetch) and each.from_follower
+            if self.leader_of(each.partition)[0] != node_id and not may_follow:
+                raise NotLeaderError(f"node {node_id} does not lead partition {each.partition}")
+
+    async def pass_on(
+        self, served: AnyApi, message: object, attachment: bytes
+    ) -> tuple[object, bytes]:
+        """Have the broker answer."""
+        return await self.upstream.call(
+            served,
+            message,
+            take=lambda reply, view: (reply, bytes(view)),
+            attachment=[attachment] if attachment else [],
+        )
+
+
+def seeds_of(node_ids: Sequence[int]) -> str:
+    """Return the addresses of these nodes, as for `connect`."""
+    return ",".join(f"front-{node_id}" for node_id in node_ids)
+
+
+@asynccontextmanager
+async def fronted_cluster(
+    time: MockClock, node_ids: Sequence[int] = (1,), topics: Mapping[str, int] | None = None
+) -> AsyncGenerator[FrontedCluster, None]:
+    """Run a broker with a front for each node, with topics of so many partitions."""
+    world = World(time)
+    async with world.broker() as broker, world.client() as upstream:
+        assert isinstance(broker, Broker)
+        async with trio.open_nursery() as nursery:
+            cluster = FrontedCluster(world, upstream, nursery)
+            for node_id in node_ids:
+                await cluster.start(node_id)
+            async with connect("broker", env=world.env) as client:
+                for name, partition_count in (topics or {"orders": 2}).items():
+                    await client.admin.create_topic(name, partition_count)
+            yield cluster
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def fronted_client(
+    cluster: FrontedCluster, seeds: Sequence[int] = (1,), **settings: object
+) -> AsyncGenerator[Client, None]:
+    """Connect to these nodes of a cluster."""
+    keywords = cast("ClientSettings", settings)
+    async with connect(seeds_of(seeds), env=cluster.world.env, **keywords) as client:
+        yield client

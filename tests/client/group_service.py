@@ -1,0 +1,199 @@
+"""The coordinator of groups behind the fronts of a cluster: the real core, agreed with nobody."""
+
+from typing import cast, final
+
+import msgspec
+import trio
+
+from coordinator.groups.commits import Extent
+from coordinator.groups.config import GroupConfig
+from coordinator.groups.describing import describe_group, fetch_offsets, list_groups
+from coordinator.groups.lag import PartitionLog
+from coordinator.groups.leading import GroupLeading
+from coordinator.groups.partitions import Partition
+from coordinator.groups.records import GroupRecord
+from coordinator.groups.resetting import ResetLog, plan_resets
+from coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
+from coordinator.groups.targets import TopicShape
+from tests.broker.world import START_MS
+from tests.client.fronts import FrontedCluster
+from wire import api
+from wire.api import AnyApi
+from wire.errors import BrokerError, NotControllerError
+from wire.groups import (
+    CommitOffsetsRequest,
+    DeleteGroupReply,
+    DeleteGroupRequest,
+    DescribeGroupsReply,
+    DescribeGroupsRequest,
+    FetchOffsetsRequest,
+    HeartbeatRequest,
+    ListGroupsRequest,
+    PartitionCommit,
+    ResetOffsetsReply,
+    ResetOffsetsRequest,
+)
+from wire.topics import DescribeTopicsReply, DescribeTopicsRequest
+
+
+@final
+class GroupService:
+    """Answers what members and administrators ask, at the node that is the controller."""
+
+    def __init__(self, cluster: FrontedCluster, config: GroupConfig | None = None) -> None:
+        self._cluster = cluster
+        self._config = config or GroupConfig()
+        self.leading = GroupLeading(ConsumerGroups(self._config), self._now_ms())
+        self.fenced: list[str] = []
+        """Why members were fenced, in order."""
+        self.moved_back_count = 0
+        """Commits that moved a group back."""
+        self.heartbeats: list[HeartbeatRequest] = []
+        for asked in (
+            api.GROUP_HEARTBEAT,
+            api.COMMIT_OFFSETS,
+            api.FETCH_OFFSETS,
+            api.LIST_GROUPS,
+            api.DESCRIBE_GROUPS,
+            api.RESET_OFFSETS,
+            api.DELETE_GROUP,
+        ):
+            cluster.answers[cast("AnyApi", asked)] = self._answer
+
+    @property
+    def groups(self) -> ConsumerGroups:
+        return self.leading.state
+
+    def committed(self, partition: int, group_id: str = "billing") -> int | None:
+        """Return what is committed for a partition of the only topic."""
+        group = self.groups.groups.get(group_id)
+        found = fetch_offsets(group, None).offsets
+        return next((each.offset for each in found if each.partition == partition), None)
+
+    def owners(self, group_id: str = "billing") -> dict[str, list[int]]:
+        """Return the numbers of the partitions of each member."""
+        found: dict[str, list[int]] = {}
+        for (_, number), member in sorted(
+            self.groups.group(group_id).owner.items(), key=lambda owned: owned[0]
+        ):
+            found.setdefault(member.member_id, []).append(number)
+        return found
+
+    def fail_over(self, node_id: int) -> None:
+        """Let another node decide, which knows what was committed."""
+        saved = msgspec.msgpack.encode(self.groups.snapshot())
+        snapshot = msgspec.msgpack.decode(saved, type=GroupsSnapshot)
+        self.leading = GroupLeading(ConsumerGroups.restore(snapshot, self._config), self._now_ms())
+        self._cluster.controller_id = node_id
+
+    async def run(self) -> None:
+        """Do what is due, for ever."""
+        while True:
+            await trio.sleep(0.1)
+            due_ms = self.leading.next_deadline_ms
+            is_there = self._cluster.controller_id is not None
+            if is_there and due_ms is not None and due_ms <= self._now_ms():
+                topics = {
+                    topic.name: TopicShape(topic.topic_id, len(topic.partitions))
+                    for topic in (await self._describe()).topics
+                }
+                outcome = self.leading.tick(topics, wall_ms=self._wall_ms(), now_ms=self._now_ms())
+                self.fenced += [one.reason for one in outcome.reply]
+
+    async def topics_changed(self, *names: str) -> None:
+        """Take note of topics that came or went."""
+        await trio.lowlevel.checkpoint()
+        self._apply(list(self.groups.topics_changed(names).records))
+
+    async def _answer(self, node_id: int, message: object) -> object:
+        extents = await self._extents()
+        if node_id != self._cluster.controller_id:
+            raise NotControllerError(f"node {node_id} does not decide")
+        match message:
+            case HeartbeatRequest():
+                self.heartbeats.append(message)
+                return self.leading.heartbeat(
+                    message, wall_ms=self._wall_ms(), now_ms=self._now_ms()
+                ).reply
+            case CommitOffsetsRequest():
+                return self._commit(message, extents)
+            case FetchOffsetsRequest():
+                group = self.groups.groups.get(message.group_id)
+                return fetch_offsets(group, message.partitions)
+            case _:
+                return await self._answer_administrator(message, extents)
+
+    async def _answer_administrator(
+        self, message: object, extents: dict[Partition, Extent]
+    ) -> object:
+        match message:
+            case ListGroupsRequest():
+                return list_groups(self.groups.groups, message.states)
+            case DescribeGroupsRequest():
+                logs = {
+                    at: PartitionLog(extent.log_start_offset, extent.log_end_offset)
+                    for at, extent in extents.items()
+                }
+                found = self.groups.groups
+                return DescribeGroupsReply(
+                    [describe_group(found, one, logs, self._wall_ms()) for one in message.group_ids]
+                )
+            case ResetOffsetsRequest():
+                return await self._reset(message, extents)
+            case DeleteGroupRequest():
+                outcome = self.groups.delete_group(message.group_id)
+                self._apply(list(outcome.records))
+                return DeleteGroupReply(outcome.reply)
+            case _:
+                raise AssertionError(message)
+
+    def _commit(self, message: CommitOffsetsRequest, extents: dict[Partition, Extent]) -> object:
+        outcome = self.groups.commit_offsets([message], extents, self._wall_ms())
+        self._apply(list(outcome.records))
+        (result,) = outcome.reply
+        if isinstance(result, BrokerError):
+            raise result
+        self.moved_back_count += sum(each.has_moved_back for each in result.results)
+        return result
+
+    async def _reset(
+        self, message: ResetOffsetsRequest, extents: dict[Partition, Extent]
+    ) -> ResetOffsetsReply:
+        names = {topic.topic_id: topic.name for topic in (await self._describe()).topics}
+        group = self.groups.groups.get(message.group_id)
+        logs = {at: ResetLog(extent) for at, extent in extents.items()}
+        planned = plan_resets(group, message.partitions, dict(logs))
+        if message.validate_only or any(each.error is not None for each in planned):
+            return ResetOffsetsReply(planned)
+        offsets = [
+            (names[each.topic_id], PartitionCommit(each.topic_id, each.partition, was.offset or 0))
+            for each, was in zip(message.partitions, planned, strict=True)
+        ]
+        outcome = self.groups.reset_offsets(message.group_id, offsets, extents, self._wall_ms())
+        self._apply(list(outcome.records))
+        return ResetOffsetsReply(outcome.reply)
+
+    def _apply(self, records: list[GroupRecord]) -> None:
+        self.leading.apply(records, self._now_ms())
+
+    async def _describe(self) -> DescribeTopicsReply:
+        reply, _ = await self._cluster.pass_on(
+            cast("AnyApi", api.DESCRIBE_TOPICS), DescribeTopicsRequest(None), b""
+        )
+        assert isinstance(reply, DescribeTopicsReply)
+        return reply
+
+    async def _extents(self) -> dict[Partition, Extent]:
+        return {
+            (topic.topic_id, each.partition): Extent(each.log_start_offset, each.high_watermark)
+            for topic in (await self._describe()).topics
+            for each in topic.partitions
+        }
+
+    @staticmethod
+    def _now_ms() -> int:
+        return int(trio.current_time() * 1000)
+
+    @staticmethod
+    def _wall_ms() -> int:
+        return START_MS + int(trio.current_time() * 1000)

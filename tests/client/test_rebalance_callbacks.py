@@ -1,0 +1,98 @@
+"""What an application is told of the partitions that a group gives it and takes away."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from client.metadata import TopicPartition
+from tests.client.town import consumer_of, every, town_of
+
+
+async def test_callbacks_tell_what_comes_and_goes(autojump_clock: MockClock) -> None:
+    async with town_of(autojump_clock) as town:
+        told: list[tuple[str, list[int]]] = []
+
+        def tell(what: str) -> Callable[[list[TopicPartition]], Awaitable[None]]:
+            async def note(partitions: list[TopicPartition]) -> None:
+                await trio.sleep(0.5)
+                told.append((what, [at.partition for at in partitions]))
+
+            return note
+
+        town.start(
+            "a", on_assigned=tell("assigned"), on_revoked=tell("revoked"), on_lost=tell("lost")
+        )
+        await trio.sleep(10)
+        assert told == [("assigned", [0, 1])]
+        leave = town.start("b")
+        await trio.sleep(20)
+        assert [what for what, _ in told] == ["assigned", "revoked"]
+        await leave()
+        await trio.sleep(20)
+
+        assert [what for what, _ in told] == ["assigned", "revoked", "assigned"]
+        assert told[1][1] == told[2][1]
+
+
+async def test_a_callback_may_seek_in_what_is_assigned(autojump_clock: MockClock) -> None:
+    async with town_of(autojump_clock, partition_count=1) as town:
+        await town.produce(5, partition_count=1)
+
+        async def seek(partitions: list[TopicPartition]) -> None:
+            await trio.lowlevel.checkpoint()
+            for at in partitions:
+                consumer.seek(at.topic, at.partition, 3)
+
+        consumer = consumer_of(town.client, auto_offset_reset=None, on_assigned=seek)
+        async with consumer:
+            record = await anext(consumer.records())
+
+        assert record.offset == 3
+
+
+async def test_a_callback_may_commit_what_is_revoked(autojump_clock: MockClock) -> None:
+    async with town_of(autojump_clock) as town:
+        await town.produce(6)
+        given: list[tuple[int, int]] = []
+
+        async def commit(partitions: list[TopicPartition]) -> None:
+            assert len(partitions) == 1
+            await consumer.commit()
+
+        consumer = consumer_of(town.client, enable_auto_commit=False, on_revoked=commit)
+
+        async def work() -> None:
+            async with consumer:
+                async for batch in consumer.batches():
+                    given.extend((batch.partition, offset) for offset in batch.offsets)
+
+        town.nursery.start_soon(work)
+        await trio.sleep(10)
+        town.start("b")
+        await trio.sleep(30)
+
+        assert sorted(given) == every(2, 6)
+        assert town.given["b"] == []
+
+
+async def test_an_error_in_a_callback_ends_the_membership_and_is_raised(
+    autojump_clock: MockClock,
+) -> None:
+    async with town_of(autojump_clock) as town:
+        await town.produce(6)
+
+        async def fail(partitions: list[TopicPartition]) -> None:
+            await trio.lowlevel.checkpoint()
+            raise ValueError(f"cannot flush {len(partitions)}")
+
+        async with consumer_of(town.client, on_revoked=fail) as consumer:
+            await anext(consumer.records())
+            town.start("b")
+            await trio.sleep(10)
+            with pytest.raises(ValueError, match="cannot flush 1"):
+                await anext(consumer.records())
+        await trio.sleep(30)
+
+        assert sorted(town.given["b"]) == every(2, 6)

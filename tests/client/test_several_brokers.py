@@ -1,0 +1,220 @@
+"""A client of several brokers: leaders that move, brokers that die, hang, or are not ready."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from client.client import Client
+from client.cluster import Cluster
+from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
+from wire import api
+from wire.errors import LeaderNotAvailableError, NotControllerError, OverloadedError
+from wire.groups import ListGroupsReply, ListGroupsRequest
+
+
+async def read_values(client: Client, count: int) -> set[bytes | None]:
+    found: set[bytes | None] = set()
+    async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+        async for record in consumer:
+            found.add(record.value)
+            if len(found) == count:
+                break
+    return found
+
+
+def lead(cluster: FrontedCluster, node_id: int, epoch: int) -> None:
+    """Let one node lead all partitions."""
+    cluster.leaders = {0: (node_id, epoch), 1: (node_id, epoch)}
+
+
+async def test_records_are_written_to_and_read_from_the_leader_of_each_partition(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, [1, 2]) as cluster:
+        cluster.leaders[1] = (2, 0)
+        async with fronted_client(cluster) as client, client.producer() as producer:
+            await producer.send("orders", b"a", partition=0)
+            await producer.send("orders", b"b", partition=1)
+
+            assert await read_values(client, 2) == {b"a", b"b"}
+
+        assert api.FETCH in cluster.fronts[1].asked
+        assert api.FETCH in cluster.fronts[2].asked
+
+
+async def test_a_leader_that_changes_is_followed_without_an_error(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        fronted_cluster(autojump_clock, [1, 2]) as cluster,
+        fronted_client(cluster) as client,
+        client.producer() as producer,
+        client.consumer("orders", auto_offset_reset="earliest") as consumer,
+    ):
+        for number in range(6):
+            lead(cluster, 1 + number % 2, epoch=number)
+            await producer.send("orders", b"%d" % number, partition=0)
+
+            record = await anext(consumer.records())
+
+            assert record.value == b"%d" % number
+
+
+async def test_when_the_leader_dies_the_next_one_is_found_soon(autojump_clock: MockClock) -> None:
+    async with (
+        fronted_cluster(autojump_clock, [1, 2, 3]) as cluster,
+        fronted_client(cluster) as client,
+        client.producer() as producer,
+        client.consumer("orders", auto_offset_reset="earliest") as consumer,
+    ):
+        await producer.send("orders", b"before", partition=0)
+        await anext(consumer.records())
+        cluster.fronts[1].stop()
+        await trio.sleep(9)  # Nobody leads while the cluster does not know.
+        lead(cluster, 3, epoch=1)
+        moved_at = trio.current_time()
+
+        await producer.send("orders", b"after", partition=0)
+        record = await anext(consumer.records())
+
+        assert record.value == b"after"
+        assert trio.current_time() - moved_at < 2.5
+
+
+async def test_when_the_host_of_the_leader_is_gone_the_next_one_is_found_soon(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        fronted_cluster(autojump_clock, [1, 2]) as cluster,
+        fronted_client(cluster) as client,
+        client.producer() as producer,
+    ):
+        await producer.send("orders", b"before", partition=0)
+        cluster.fronts[1].is_frozen = True  # Attempts to connect hang for `connect_timeout`.
+        cluster.fronts[1].break_connections()
+        with trio.move_on_after(5):
+            await producer.send("orders", b"during", partition=0)
+        lead(cluster, 2, epoch=1)
+        moved_at = trio.current_time()
+
+        await producer.send("orders", b"after", partition=0)
+
+        assert trio.current_time() - moved_at < 2.5
+
+
+async def test_a_leader_that_stands_still_is_left_when_another_leads(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        fronted_cluster(autojump_clock, [1, 2]) as cluster,
+        fronted_client(cluster) as client,
+        client.producer() as producer,
+        client.consumer("orders", auto_offset_reset="earliest") as consumer,
+    ):
+        await producer.send("orders", b"before", partition=0)
+        await anext(consumer.records())
+        cluster.fronts[1].is_frozen = True
+        with trio.move_on_after(9):
+            await producer.send("orders", b"during", partition=0)
+        lead(cluster, 2, epoch=1)
+        moved_at = trio.current_time()
+
+        during = await anext(consumer.records())
+        await producer.send("orders", b"after", partition=0)
+        after = await anext(consumer.records())
+
+        assert (during.value, after.value) == (b"during", b"after")
+        assert trio.current_time() - moved_at < 5
+
+
+async def test_a_slow_answer_of_a_broker_that_nobody_replaced_is_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        fronted_cluster(autojump_clock, [1, 2]) as cluster,
+        fronted_client(cluster) as client,
+        client.producer() as producer,
+    ):
+        await producer.send("orders", b"before", partition=0)
+        cluster.world.work.hold_syncs()
+
+        async def sync_late() -> None:
+            await trio.sleep(20)
+            cluster.world.work.let_all_sync()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sync_late)
+            receipt = await producer.send("orders", b"after", partition=0)
+
+        assert receipt.offset == 1
+        assert [asked.key for asked in cluster.fronts[1].asked].count(api.ApiKey.PRODUCE) == 2
+
+
+async def test_a_seed_that_does_not_answer_costs_no_more_than_its_head_start(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, [1, 2]) as cluster:
+        cluster.fronts[1].is_frozen = True
+        started = trio.current_time()
+
+        async with fronted_client(cluster, [1, 2]) as client:
+            assert await client.admin.list_topics() == ["orders"]
+
+        assert trio.current_time() - started < 1
+
+
+async def test_a_broker_that_is_not_ready_is_waited_for(autojump_clock: MockClock) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, trio.open_nursery() as nursery:
+        front = cluster.fronts[1]
+        front.refusal = LeaderNotAvailableError("the cluster is being formed")
+
+        async def make_ready() -> None:
+            await trio.sleep(5)
+            front.refusal = None
+
+        nursery.start_soon(make_ready)
+
+        async with fronted_client(cluster) as client:
+            assert await client.admin.list_topics() == ["orders"]
+
+
+async def test_a_broker_that_does_not_get_ready_is_given_up(autojump_clock: MockClock) -> None:
+    async with fronted_cluster(autojump_clock) as cluster:
+        cluster.fronts[1].refusal = OverloadedError("for ever")
+
+        with pytest.raises(OverloadedError, match="for ever"):
+            async with fronted_client(cluster, request_timeout=10):
+                pass
+
+
+async def test_the_controller_is_followed_from_node_to_node(autojump_clock: MockClock) -> None:
+    async with fronted_cluster(autojump_clock, [1, 2, 3]) as cluster:
+
+        async def list_groups(node_id: int, message: object) -> object:
+            await trio.lowlevel.checkpoint()
+            assert isinstance(message, ListGroupsRequest)
+            if node_id != cluster.controller_id:
+                raise NotControllerError(f"node {node_id} does not decide")
+            return ListGroupsReply([])
+
+        cluster.answers[api.LIST_GROUPS] = list_groups  # type: ignore[index]
+        async with fronted_client(cluster) as client:
+            asking: Cluster = vars(client)["_cluster"]
+
+            async def ask() -> float:
+                started = trio.current_time()
+                request = ListGroupsRequest()
+                await asking.ask_controller(api.LIST_GROUPS, request, is_repeatable=True)
+                return trio.current_time() - started
+
+            assert await ask() < 1
+            cluster.controller_id = 2
+            assert await ask() < 1
+            cluster.fronts[2].stop()
+            cluster.controller_id = 3
+            assert await ask() < 2
+            cluster.controller_id = None
+            with trio.move_on_after(5):
+                await ask()
+            cluster.controller_id = 1
+            assert await ask() < 2
