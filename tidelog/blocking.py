@@ -11,14 +11,13 @@ consumer is iterated by one thread at a time. A process that forks must connect 
             for record in consumer: ...
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Unpack, final
+from typing import Unpack, cast, final
 
 from client import client as trio_client
-from client.admin import Admin as TrioAdmin
-from client.admin import Setting
+from client.config import AllConsumerSettings as TrioConsumerSettings
 from client.config import (
     ClientConfig,
     ClientSettings,
@@ -27,23 +26,32 @@ from client.config import (
     ProducerConfig,
     ProducerSettings,
 )
+from client.config import RebalanceCallback as TrioRebalanceCallback
 from client.consumer import Consumer as TrioConsumer
 from client.metadata import TopicPartition
-from client.offsets import OffsetPlace
 from client.outgoing import checked_record
 from client.producer import Producer as TrioProducer
 from client.producer import ProducerStatistics
 from client.receipt import RangeReceipt, Receipt
 from client.record import Record, RecordBatch
-from client.record_iterator import RecordCursor
+from client.record_iterator import RecordIterator
 from client.subscription import Until
+from tidelog.blocking_admin import Admin
 from tidelog.handover import Handover
 from tidelog.trio_thread import TrioThread
-from wire.errors import CorruptRecordError
-from wire.fetch import PartitionOffset
-from wire.topics import CreateTopicReply, DeleteRecordsReply, TopicDescription
+from wire.real_env import run_in_thread
 
 _Thread = TrioThread[trio_client.Client]
+RebalanceCallback = Callable[[list[TopicPartition]], object]
+"""Told of partitions, in order."""
+
+
+class AllConsumerSettings(ConsumerSettings, total=False):
+    """All fields of `ConsumerConfig`, as keywords, with callbacks that need not be awaited."""
+
+    on_assigned: RebalanceCallback | None
+    on_revoked: RebalanceCallback | None
+    on_lost: RebalanceCallback | None
 
 
 def connect(
@@ -100,18 +108,27 @@ class Client:
         *,
         partitions: Sequence[int] | None = None,
         group_id: str | None = None,
+        pattern: str | None = None,
         config: ConsumerConfig | None = None,
-        **settings: Unpack[ConsumerSettings],
+        **settings: Unpack[AllConsumerSettings],
     ) -> "Consumer":
         """Return a consumer, which is to be closed, or used by `with`; see `tidelog.Client`.
+
+        Callbacks of a group run in a thread of their own, while no record is in hand.
 
         Raises:
             ConfigError: A setting is not legal.
             UnknownTopicError: There is no such topic.
             UnknownPartitionError: The topic does not have a partition that was asked for.
+            InvalidRequestError: The group refuses what it is asked for, such as the pattern.
         """
         consumer = self._thread.resource.consumer(
-            topics, partitions=partitions, group_id=group_id, config=config, **settings
+            topics,
+            partitions=partitions,
+            group_id=group_id,
+            pattern=pattern,
+            config=config,
+            **_with_awaitable_callbacks(settings),
         )
         self._thread.call(consumer.__aenter__)
         return Consumer(self._thread, consumer)
@@ -119,74 +136,6 @@ class Client:
     def close(self) -> None:
         """Close all connections. Records that are not acknowledged are abandoned."""
         self._thread.close()
-
-
-@final
-class Admin:
-    """See `tidelog.Admin`."""
-
-    def __init__(self, thread: _Thread) -> None:
-        """Use `client.admin`."""
-        self._thread = thread
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        config: Mapping[str, Setting] | None = None,
-        validate_only: bool = False,
-        **settings: Setting,
-    ) -> CreateTopicReply:
-        """Create a topic; see `tidelog.Admin.create_topic`."""
-        create = partial(
-            self._admin.create_topic,
-            name,
-            partitions,
-            config={**(config or {}), **settings},
-            validate_only=validate_only,
-        )
-        return self._thread.call(create)
-
-    def list_topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return self._thread.call(self._admin.list_topics)
-
-    def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Return settings and extent of topics; see `tidelog.Admin.describe_topics`."""
-        return self._thread.call(partial(self._admin.describe_topics, names))
-
-    def alter_topic(
-        self,
-        name: str,
-        *,
-        set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
-        reset: Iterable[str] = (),
-    ) -> dict[str, str]:
-        """Change settings of a topic; see `tidelog.Admin.alter_topic`."""
-        return self._thread.call(partial(self._admin.alter_topic, name, set=set, reset=reset))
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic and all of its records."""
-        self._thread.call(partial(self._admin.delete_topic, name))
-
-    def delete_records(
-        self, topic: str, partition: int, before_offset: int | None
-    ) -> DeleteRecordsReply:
-        """Make old records unreadable; see `tidelog.Admin.delete_records`."""
-        delete = partial(self._admin.delete_records, topic, partition, before_offset)
-        return self._thread.call(delete)
-
-    def list_offsets(
-        self, topic: str, at: OffsetPlace, *, partitions: Iterable[int] | None = None
-    ) -> dict[int, PartitionOffset]:
-        """Return an offset of each partition; see `tidelog.Admin.list_offsets`."""
-        find = partial(self._admin.list_offsets, topic, at, partitions=partitions)
-        return self._thread.call(find)
-
-    @property
-    def _admin(self) -> TrioAdmin:
-        return self._thread.resource.admin
 
 
 @final
@@ -293,7 +242,6 @@ class Consumer:
         """Use `client.consumer(...)`."""
         self._thread = thread
         self._consumer = consumer
-        self._cursor = RecordCursor()
 
     def __enter__(self) -> "Consumer":
         """Return itself."""
@@ -319,34 +267,26 @@ class Consumer:
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; see `tidelog.Consumer.assign`."""
-        self._give_back_rest()
         self._thread.call(partial(self._consumer.assign, partitions))
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on with the record at `offset` of a partition; see `tidelog.Consumer.seek`."""
-        self._give_back_rest()
         self._thread.call_sync(partial(self._consumer.seek, topic, partition, offset))
 
     def seek_to_beginning(self) -> None:
         """Go on with the first record of every partition."""
-        self._give_back_rest()
         self._thread.call(self._consumer.seek_to_beginning)
 
     def seek_to_end(self) -> None:
         """Go on with what is appended from now on."""
-        self._give_back_rest()
         self._thread.call(self._consumer.seek_to_end)
 
     def seek_to_time(self, timestamp_ms: int) -> None:
         """Go on with the first record of this time or later; see `tidelog.Consumer`."""
-        self._give_back_rest()
         self._thread.call(partial(self._consumer.seek_to_time, timestamp_ms))
 
     def position(self, topic: str, partition: int) -> int | None:
         """Return the offset of the next record to hand out; see `tidelog.Consumer.position`."""
-        rest = self._cursor.rest()
-        if rest is not None and (rest.topic, rest.partition) == (topic, partition):
-            return rest.base_offset
         return self._thread.call_sync(partial(self._consumer.position, topic, partition))
 
     def beginning_offsets(self) -> dict[TopicPartition, int]:
@@ -359,31 +299,52 @@ class Consumer:
 
     def records(self, until: Until | None = None) -> Iterator[Record]:
         """Iterate over records; see `tidelog.Consumer.batches` for `until` and for errors."""
-        self._give_back_rest()
-        self._cursor = RecordCursor()
-        return self._records(self._cursor, until)
+        return self._records(self._thread.call_sync(partial(self._consumer.records, until)))
 
     def batches(self, until: Until | None = None) -> Iterator[RecordBatch]:
         """Iterate over batches; see `tidelog.Consumer.batches`."""
-        self._give_back_rest()
         return self._batches(until)
 
     def give_back(self, batch: RecordBatch) -> None:
         """Take back the batch handed out last, or its end; see `tidelog.Consumer.give_back`."""
         self._thread.call_sync(partial(self._consumer.give_back, batch))
 
+    def subscribe(self, topics: str | Sequence[str] = (), *, pattern: str | None = None) -> None:
+        """Have the group share other topics; see `tidelog.Consumer.subscribe`."""
+        self._thread.call_sync(partial(self._consumer.subscribe, topics, pattern=pattern))
+
+    def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Store how far the group is; see `tidelog.Consumer.commit`."""
+        self._thread.call(partial(self._consumer.commit, offsets))
+
+    def committed(
+        self, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Return how far the group is; see `tidelog.Consumer.committed`."""
+        return self._thread.call(partial(self._consumer.committed, partitions))
+
+    def announce_busy(self, seconds: float) -> None:
+        """Tell the group that nothing may be heard for so long.
+
+        Only for what keeps all threads from running: heartbeats go on in a thread of their own. See
+        `tidelog.Consumer.announce_busy`.
+        """
+        self._thread.call(partial(self._consumer.announce_busy, seconds))
+
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading; commit what was processed, and leave the group."""
         self._thread.call(partial(self._consumer.__aexit__, None, None, None))
 
-    def _records(self, cursor: RecordCursor, until: Until | None) -> Iterator[Record]:
-        for batch in self._batches(until):
-            try:
-                cursor.begin(batch)
-            except CorruptRecordError:
-                self.give_back(batch)
-                raise
-            yield from cursor.unread
+    def _records(self, records: RecordIterator) -> Iterator[Record]:
+        async def next_record() -> Record | None:
+            return await anext(records, None)
+
+        while True:
+            yield from records.cursor.unread  # Without a call to the other thread.
+            record = self._thread.call(next_record)
+            if record is None:
+                return
+            yield record
 
     def _batches(self, until: Until | None) -> Iterator[RecordBatch]:
         batches = self._thread.call_sync(partial(self._consumer.batches, until))
@@ -394,7 +355,23 @@ class Consumer:
         while (batch := self._thread.call(next_batch)) is not None:
             yield batch
 
-    def _give_back_rest(self) -> None:
-        rest = self._cursor.stop()
-        if rest is not None:
-            self.give_back(rest)
+
+def _with_awaitable_callbacks(settings: AllConsumerSettings) -> TrioConsumerSettings:
+    """Return settings whose callbacks run in a thread."""
+    found = cast("TrioConsumerSettings", dict(settings))
+    on_assigned, on_revoked = settings.get("on_assigned"), settings.get("on_revoked")
+    on_lost = settings.get("on_lost")
+    if on_assigned is not None:
+        found["on_assigned"] = _in_a_thread(on_assigned)
+    if on_revoked is not None:
+        found["on_revoked"] = _in_a_thread(on_revoked)
+    if on_lost is not None:
+        found["on_lost"] = _in_a_thread(on_lost)
+    return found
+
+
+def _in_a_thread(callback: RebalanceCallback) -> TrioRebalanceCallback:
+    async def call(partitions: list[TopicPartition]) -> None:
+        await run_in_thread(partial(callback, partitions))
+
+    return call

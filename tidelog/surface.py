@@ -6,13 +6,22 @@ from typing import Protocol
 
 from client.admin import Admin
 from client.client import Client, connect
+from client.cluster_admin import MovingReplica
 from client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from client.consumer import Consumer
+from client.group_description import (
+    GroupDescription,
+    GroupProgress,
+    MemberDescription,
+    OffsetMove,
+)
 from client.metadata import TopicPartition
 from client.producer import Producer, ProducerStatistics
 from client.receipt import RangeReceipt, Receipt
 from client.record import Record, RecordBatch
 from client.record_iterator import BatchIterator, RecordIterator
+from wire.cluster_admin import AcceptedLoss, LeaderElected, NodeDescription, PartitionState
+from wire.cluster_admin import DescribeClusterReply as ClusterDescription
 from wire.errors import (
     BrokerError,
     ConfigError,
@@ -63,16 +72,20 @@ from wire.errors import (
     WireFormatError,
 )
 from wire.fetch import PartitionOffset
+from wire.groups import GroupListing
 from wire.produce import AckLevel
+from wire.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
 from wire.topics import PartitionDescription, TopicDescription
 
 __all__ = [
+    "AcceptedLoss",
     "AckLevel",
     "Admin",
     "BatchIterator",
     "BrokerError",
     "Client",
     "ClientConfig",
+    "ClusterDescription",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -88,24 +101,35 @@ __all__ = [
     "FencedInstanceError",
     "FencedLeaderEpochError",
     "FencedProducerError",
+    "GroupDescription",
+    "GroupListing",
     "GroupNotEmptyError",
+    "GroupProgress",
     "IneligibleReplicaError",
     "InvalidBatchError",
     "InvalidConfigError",
     "InvalidRequestError",
     "InvalidTopicError",
+    "LeaderElected",
     "LeaderNotAvailableError",
     "LogOfflineError",
+    "MemberDescription",
+    "MovingReplica",
     "NoPositionError",
+    "NodeDescription",
     "NotControllerError",
     "NotEnoughReplicasError",
     "NotLeaderError",
+    "OffsetMove",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "OverloadedError",
     "PartitionDescription",
+    "PartitionMove",
+    "PartitionMoved",
     "PartitionNotOwnedError",
     "PartitionOffset",
+    "PartitionState",
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
@@ -115,6 +139,7 @@ __all__ = [
     "RecordBatch",
     "RecordIterator",
     "RecordTooLargeError",
+    "ReplicaProgress",
     "RequestTimedOutError",
     "RetriableError",
     "RunningBroker",

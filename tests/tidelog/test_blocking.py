@@ -8,7 +8,9 @@ import pytest
 import trio
 
 import tidelog
+from client.metadata import TopicPartition
 from tests.tidelog.brokers import broker_in_a_thread
+from tests.tidelog.group_servers import group_server_in_a_thread
 from tidelog import blocking
 from wire.errors import (
     ConfigError,
@@ -170,3 +172,98 @@ def test_a_closed_client_refuses_every_call(client: blocking.Client) -> None:
 
     with pytest.raises(trio.ClosedResourceError):
         client.admin.list_topics()
+
+
+@pytest.fixture
+def group_client() -> Iterator[blocking.Client]:
+    with group_server_in_a_thread() as address, blocking.connect(address) as client:
+        client.admin.create_topic("orders", 2)
+        yield client
+
+
+def test_members_of_a_group_read_on_where_the_group_is(group_client: blocking.Client) -> None:
+    with group_client.producer() as producer:
+        producer.send_many("orders", [b"a", b"b", b"c"], partition=0)
+    with group_client.consumer(
+        "orders", group_id="billing", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as first:
+        records = first.records()
+        assert [next(records).value for _ in range(2)] == [b"a", b"b"]
+        first.commit()
+        assert first.committed([("orders", 0)]) == {("orders", 0): 2}
+    with group_client.consumer(
+        "orders", group_id="billing", auto_offset_reset="earliest"
+    ) as second:
+        assert next(second.records()).value == b"c"
+
+    group = group_client.admin.describe_group("billing")
+    assert [listed.group_id for listed in group_client.admin.list_groups()] == ["billing"]
+    assert [each.offset for each in group.partitions] == [2, 0]
+    moved = group_client.admin.reset_offsets("billing", [("orders", 0)], "earliest")
+    assert [(move.previous_offset, move.offset) for move in moved.values()] == [(2, 0)]
+    assert group_client.admin.delete_group("billing")
+
+
+def test_what_is_taken_away_in_the_middle_of_a_batch_is_not_handed_out(
+    group_client: blocking.Client,
+) -> None:
+    with group_client.producer() as producer:
+        for partition in range(2):
+            producer.send_many("orders", [b"x"] * 100, partition=partition)
+    others: list[int] = []
+    revoked: list[TopicPartition] = []
+
+    def note(partitions: list[TopicPartition]) -> None:
+        revoked.extend(partitions)
+
+    def take_the_rest() -> None:
+        with group_client.consumer(
+            "orders", group_id="billing", auto_offset_reset="earliest"
+        ) as other:
+            for record in other:
+                others.append(record.offset)
+                if record.offset == 99:
+                    return
+
+    def is_revoking() -> bool:
+        members = group_client.admin.describe_group("billing").members
+        return any(member.revoking for member in members)
+
+    with group_client.consumer(
+        "orders", group_id="billing", auto_offset_reset="earliest", on_revoked=note
+    ) as consumer:
+        records = iter(consumer)
+        given = [next(records) for _ in range(50)]
+        other = threading.Thread(target=take_the_rest)
+        other.start()
+        while not is_revoking():
+            pass
+        given += [next(records) for _ in range(50)]
+        other.join(30)
+
+    number = revoked[0].partition  # The other one is let go of at the end.
+    taken = [record.offset for record in given if record.partition == number]
+    assert taken + others == list(range(100))
+
+
+def test_a_consumer_without_a_group_commits_nothing(client: blocking.Client) -> None:
+    with (
+        client.consumer("orders", auto_offset_reset="earliest") as consumer,
+        pytest.raises(ConfigError, match="group_id"),
+    ):
+        consumer.commit()
+
+
+def test_what_is_wanted_may_change_and_a_pause_be_announced(
+    group_client: blocking.Client,
+) -> None:
+    group_client.admin.create_topic("more", 1)
+    with group_client.consumer(
+        "orders", group_id="billing", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.subscribe("more")
+        consumer.announce_busy(100)
+        with group_client.producer() as producer:
+            producer.send("more", b"x")
+
+        assert next(iter(consumer)).value == b"x"

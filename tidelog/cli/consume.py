@@ -7,15 +7,15 @@ from typing import BinaryIO, Literal, TypedDict, Unpack
 import click
 import trio
 
+from client.client import Client
+from client.config import OffsetReset, ReadFrom
 from client.consumer import Consumer
 from client.metadata import TopicPartition
 from client.record import RecordBatch
 from tidelog.cli.connection import broker_option, open_client
-from tidelog.cli.options import examples
+from tidelog.cli.options import examples, read_moment
 from tidelog.cli.record_format import FormatBatch, json_format, raw_format
-from tidelog.cli.times import parse_since_ms
 from wire.errors import OffsetOutOfRangeError
-from wire.real_env import RealClock
 
 
 class _Options(TypedDict):
@@ -30,15 +30,8 @@ class _Options(TypedDict):
     until_end: bool
     line_format: Literal["raw", "json"]
     key_separator: str | None
-
-
-def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return parse_since_ms(value, now_ms=RealClock().now_ms())
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
+    read_from: ReadFrom
+    failure_domain: str | None
 
 
 @click.command(
@@ -46,6 +39,8 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int
         "tidelog consume orders --from-beginning --until-end",
         "tidelog consume orders --since 1h --format json | jq .value",
         "tidelog consume orders --partition 0 --offset 1000 --max 10",
+        "tidelog consume orders --group billing --from-beginning",
+        "tidelog consume orders --read-from nearest --failure-domain rack-a",
     )
 )
 @click.argument("topic")
@@ -55,11 +50,16 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     "--since",
     "since_ms",
     metavar="TIME",
-    callback=_since,
+    callback=read_moment,
     help="Start with the records of this time: ISO 8601, or how long ago, such as 30min or 1h.",
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
-@click.option("--group", "group_id", metavar="G", help="Comes with consumer groups.")
+@click.option(
+    "--group",
+    "group_id",
+    metavar="G",
+    help="Share the records with other members of this consumer group, and go on where it is.",
+)
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="Stop after N records.")
 @click.option("--until-end", is_flag=True, help="Stop behind the records that are there now.")
 @click.option(
@@ -71,15 +71,27 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     help="The bare value on a line, or everything as a JSON object on a line.",
 )
 @click.option("--key-separator", metavar="SEP", help="Print the key and this before each value.")
+@click.option(
+    "--read-from",
+    type=click.Choice(("leader", "followers", "nearest")),
+    default="leader",
+    show_default=True,
+    help="Which replica to read: followers spare the leaders and are a moment behind.",
+)
+@click.option(
+    "--failure-domain", metavar="NAME", help="Where this is, to know what is --read-from nearest."
+)
 @broker_option
 def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
     """Print the records of a topic, each on a line.
 
     Starts with records that come from now on, unless it is told another place. The records of a
-    partition come in the order of their offsets.
+    partition come in the order of their offsets. A group starts where it is; records that were
+    printed are committed.
     """
     _check(options)
-    if sys.stderr.isatty() and _starts_at_end(options) and not options["until_end"]:
+    is_for_ever = options["group_id"] is None and not options["until_end"]
+    if sys.stderr.isatty() and _starts_at_end(options) and is_for_ever:
         click.echo(
             f"waiting for new records of {topic}; --from-beginning shows what is there", err=True
         )
@@ -107,9 +119,13 @@ def _check(options: _Options) -> None:
         raise click.UsageError("an offset counts within a partition: add --partition N")
     if options["key_separator"] is not None and options["line_format"] == "json":
         raise click.UsageError("--key-separator is for --format raw; JSON has the key anyway")
-    if options["group_id"] is not None:
+    if (options["read_from"] == "nearest") != bool(options["failure_domain"]):
+        raise click.UsageError("say both or none: --read-from nearest and --failure-domain NAME")
+    places = (options["offset"], options["since_ms"], options["partition"])
+    if options["group_id"] is not None and any(place is not None for place in places):
         raise click.UsageError(
-            "consumer groups are not there yet; without --group all partitions are read"
+            "a group says which partitions are read, and from where; to move it, use"
+            " `tidelog group reset-offsets`"
         )
 
 
@@ -119,23 +135,70 @@ async def _consume(topic: str, broker: str, options: _Options) -> None:
         format_batch: FormatBatch = json_format
     else:
         format_batch = raw_format(None if separator is None else separator.encode())
-    partition = options["partition"]
-    partitions = None if partition is None else [partition]
-    async with (
-        open_client(broker) as client,
-        client.consumer(topic, partitions=partitions) as consumer,
-    ):
-        await _seek(consumer, options)
-        until = await consumer.end_offsets() if options["until_end"] else None
-        _check_offset(options["offset"], until)
-        unread_count = options["count_max"]
-        async for batch in consumer.batches(until):
-            part = batch if unread_count is None else _first(batch, unread_count)
-            _write(sys.stdout.buffer, format_batch(part))
-            if unread_count is not None:
-                unread_count -= len(part)
-                if unread_count == 0:
-                    break
+    async with open_client(broker) as client:
+        if options["group_id"] is not None:
+            await _consume_in_group(client, topic, options["group_id"], options, format_batch)
+            return
+        partition = options["partition"]
+        partitions = None if partition is None else [partition]
+        async with client.consumer(
+            topic,
+            partitions=partitions,
+            read_from=options["read_from"],
+            failure_domain=options["failure_domain"],
+        ) as consumer:
+            await _seek(consumer, options)
+            until = await consumer.end_offsets() if options["until_end"] else None
+            _check_offset(options["offset"], until)
+            await _print(consumer, until, options["count_max"], format_batch)
+
+
+async def _consume_in_group(
+    client: Client, topic: str, group_id: str, options: _Options, format_batch: FormatBatch
+) -> None:
+    await client.admin.describe_topics([topic])  # A group would wait for a topic to come.
+    is_assigned = trio.Event()
+
+    async def note(partitions: list[TopicPartition]) -> None:
+        del partitions
+        await trio.lowlevel.checkpoint()
+        is_assigned.set()
+
+    reset: OffsetReset = "earliest" if options["from_beginning"] else "latest"
+    async with client.consumer(
+        topic,
+        group_id=group_id,
+        auto_offset_reset=reset,
+        on_assigned=note,
+        read_from=options["read_from"],
+        failure_domain=options["failure_domain"],
+    ) as consumer:
+        until = None
+        if options["until_end"]:
+            await is_assigned.wait()
+            until = await consumer.end_offsets()
+        if await _print(consumer, until, options["count_max"], format_batch):
+            await consumer.commit()
+
+
+async def _print(
+    consumer: Consumer,
+    until: Mapping[TopicPartition, int] | None,
+    count_max: int | None,
+    format_batch: FormatBatch,
+) -> bool:
+    """Print records; return whether it was stopped by `count_max`."""
+    unread_count = count_max
+    async for batch in consumer.batches(until):
+        part = batch if unread_count is None else _first(batch, unread_count)
+        _write(sys.stdout.buffer, format_batch(part))
+        if unread_count is not None:
+            unread_count -= len(part)
+            if unread_count == 0:
+                if part is not batch:
+                    consumer.give_back(batch.between(part.next_offset, None))
+                return True
+    return False
 
 
 async def _seek(consumer: Consumer, options: _Options) -> None:

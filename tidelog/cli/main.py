@@ -29,6 +29,12 @@ COMMANDS = {
     "consume": LazyCommand(
         "tidelog.cli.consume", "consume", "Print the records of a topic, each on a line."
     ),
+    "group": LazyCommand("tidelog.cli.group", "group", "Inspect, move, delete consumer groups."),
+    "cluster": LazyCommand(
+        "tidelog.cli.cluster",
+        "cluster",
+        "See how the cluster stands, change it, elect leaders, move replicas.",
+    ),
     "config": LazyCommand("tidelog.cli.config", "config", "Show the settings of a broker."),
     "demo": LazyCommand("tidelog.cli.demo", "demo", "Show the whole story, on throwaway data."),
 }

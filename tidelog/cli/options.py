@@ -5,6 +5,9 @@ from typing import TypeVar, final
 
 import click
 
+from tidelog.cli.times import parse_since_ms
+from wire.real_env import RealClock
+
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -32,6 +35,16 @@ class NameAndValue(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
+def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Return the Unix milliseconds of a moment, as the callback of an option."""
+    if value is None:
+        return None
+    try:
+        return parse_since_ms(value, now_ms=RealClock().now_ms())
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
 def server_options(command: Decorated) -> Decorated:
     """Take the options of a broker; those that are not given are `None`."""
     for option in reversed(_SERVER_OPTIONS):
@@ -45,6 +58,16 @@ _SERVER_OPTIONS = (
     ),
     click.option("--listen", metavar="HOST:PORT", help="Where to listen.  [127.0.0.1:8433]"),
     click.option("--node-id", type=int, help="Number of this broker in its cluster.  [1]"),
+    click.option(
+        "--peers",
+        metavar="1=HOST:PORT,...",
+        help="The nodes that make a cluster, this one included.  [none: a cluster of one]",
+    ),
+    click.option(
+        "--failure-domain",
+        metavar="NAME",
+        help="What fails together with this broker, such as a rack.",
+    ),
     click.option(
         "--config",
         "config_file",

@@ -37,6 +37,7 @@ class _Options(TypedDict):
     headers: list[tuple[str, bytes]]
     acks: str
     compression: Compression
+    delivery_timeout: float
     as_json: bool
 
 
@@ -88,6 +89,14 @@ def _headers(
     show_default=True,
     help="How batches are packed.",
 )
+@click.option(
+    "--delivery-timeout",
+    type=click.FloatRange(min=0.1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a record may take to be acknowledged.",
+)
 @broker_option
 @json_option
 def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
@@ -133,7 +142,11 @@ async def _produce(topic: str, broker: str, options: _Options, descriptor: int) 
     sending = _Sending(topic, options, LineReader(descriptor))
     failure: Exception | None = None
     async with on_signal(end) as interruption, open_client(broker) as client:
-        producer = client.producer(acks=_ACKS[options["acks"]], compression=options["compression"])
+        producer = client.producer(
+            acks=_ACKS[options["acks"]],
+            compression=options["compression"],
+            delivery_timeout=options["delivery_timeout"],
+        )
 
         def acknowledged() -> int:
             return producer.statistics().acknowledged_record_count

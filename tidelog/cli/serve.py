@@ -1,8 +1,9 @@
-"""`tidelog serve`: run a broker until a signal ends it."""
+"""`tidelog serve`: run a broker, or several of them, until a signal ends it."""
 
 import logging
 import os
 import resource
+from functools import partial
 from importlib.metadata import version
 
 import click
@@ -12,6 +13,8 @@ from broker.config import BrokerConfig, load_config
 from tidelog.cli.log_format import configure_logging
 from tidelog.cli.options import examples, server_options
 from tidelog.cli.signals import on_signal
+from tidelog.cli.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
+from tidelog.cli.workers import run_workers
 from tidelog.embedded import open_configured_broker
 
 _log = logging.getLogger("tidelog.serve")
@@ -24,10 +27,20 @@ _OTHER_FILES = 64
     epilog=examples(
         "tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:8433",
         "TIDELOG_LISTEN=127.0.0.1:9000 tidelog serve --config tidelog.toml",
+        "tidelog serve --workers 4 --data-dir /var/lib/tidelog",
     )
 )
 @server_options
-def serve(config_file: str | None, **flags: object) -> None:
+@click.option(
+    "--workers",
+    "worker_count",
+    type=click.IntRange(1, WORKERS_MAX),
+    default=1,
+    metavar="N",
+    help="Run N brokers, as one failure domain: node ids and ports are counted up from --node-id"
+    " and --listen, their data is in DIR/1 to DIR/N.  [1: in DIR itself]",
+)
+def serve(config_file: str | None, worker_count: int, **flags: object) -> int:
     """Run a broker.
 
     No configuration is needed. SIGTERM and Ctrl-C end it in order: what is under way is finished
@@ -35,9 +48,15 @@ def serve(config_file: str | None, **flags: object) -> None:
     acknowledged, but the next start has to look at what was not on disk yet.
     """
     config = load_config(file=config_file, environment=os.environ, flags=flags)
+    if worker_count > 1:
+        plans = worker_plans(config, worker_count)
+        configure_logging(config.log_format, config.log_level)
+        return trio.run(partial(run_workers, plans, config_file=config_file))
+    check_no_workers(config.data_dir)
     configure_logging(config.log_format, config.log_level)
     _allow_many_files(config)
     trio.run(_serve, config)
+    return 0
 
 
 async def _serve(config: BrokerConfig) -> None:

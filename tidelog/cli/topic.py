@@ -1,21 +1,15 @@
 """`tidelog topic`: create, inspect, change and delete topics."""
 
-import sys
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
 import click
-import trio
 
 from client.client import Client
-from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.asking import ask, confirm
+from tidelog.cli.connection import broker_option
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import NameAndValue, examples, json_option
 from tidelog.cli.tables import counted, print_json
 from tidelog.cli.topic_view import print_settings, print_topic, print_topics, topic_as_json
 from wire.topics import TopicDescription
-
-Result = TypeVar("Result")
 
 
 @click.group(cls=OrderedGroup)
@@ -31,6 +25,7 @@ def topic() -> None:
 )
 @click.argument("name")
 @click.option("--partitions", type=int, default=1, show_default=True, help="How many it has.")
+@click.option("--replication-factor", type=int, help="Replicas of each.  [the cluster's default]")
 @click.option(
     "--config",
     "settings",
@@ -42,7 +37,12 @@ def topic() -> None:
 @broker_option
 @json_option
 def create(
-    name: str, partitions: int, settings: tuple[tuple[str, str], ...], broker: str, as_json: bool
+    name: str,
+    partitions: int,
+    replication_factor: int | None,
+    settings: tuple[tuple[str, str], ...],
+    broker: str,
+    as_json: bool,
 ) -> None:
     """Create a topic.
 
@@ -50,11 +50,13 @@ def create(
     """
 
     async def call(client: Client) -> TopicDescription:
-        await client.admin.create_topic(name, partitions, config=dict(settings))
+        await client.admin.create_topic(
+            name, partitions, config=dict(settings), replication_factor=replication_factor
+        )
         (created,) = await client.admin.describe_topics([name])
         return created
 
-    created = _ask(broker, call)
+    created = ask(broker, call)
     if as_json:
         print_json(topic_as_json(created))
     else:
@@ -66,7 +68,7 @@ def create(
 @json_option
 def list_all(broker: str, as_json: bool) -> None:
     """List all topics."""
-    topics = _ask(broker, lambda client: client.admin.describe_topics())
+    topics = ask(broker, lambda client: client.admin.describe_topics())
     if as_json:
         print_json([topic_as_json(described) for described in topics])
     elif not topics:
@@ -81,7 +83,7 @@ def list_all(broker: str, as_json: bool) -> None:
 @json_option
 def describe(name: str, broker: str, as_json: bool) -> None:
     """Show the settings and the partitions of a topic."""
-    (described,) = _ask(broker, lambda client: client.admin.describe_topics([name]))
+    (described,) = ask(broker, lambda client: client.admin.describe_topics([name]))
     if as_json:
         print_json(topic_as_json(described))
     else:
@@ -131,7 +133,7 @@ def alter(
         (altered,) = await client.admin.describe_topics([name])
         return altered
 
-    altered = _ask(broker, call)
+    altered = ask(broker, call)
     if as_json:
         print_json(topic_as_json(altered))
     else:
@@ -146,9 +148,9 @@ def alter(
 def delete(name: str, is_sure: bool, broker: str, as_json: bool) -> None:
     """Delete a topic and all of its records."""
     if not is_sure:
-        _confirm(f"delete topic {name} and all of its records?")
+        confirm(f"delete topic {name} and all of its records?")
 
-    _ask(broker, lambda client: client.admin.delete_topic(name))
+    ask(broker, lambda client: client.admin.delete_topic(name))
     if as_json:
         print_json({"deleted": name})
     else:
@@ -179,32 +181,10 @@ def delete_records(
     if (before_offset is not None) == is_all:
         raise click.UsageError("say which records: either --before-offset N or --all")
 
-    reply = _ask(broker, lambda client: client.admin.delete_records(name, partition, before_offset))
+    reply = ask(broker, lambda client: client.admin.delete_records(name, partition, before_offset))
     if as_json:
         print_json(
             {"topic": name, "partition": partition, "log_start_offset": reply.log_start_offset}
         )
     else:
         click.echo(f"{name}/{partition} begins at offset {reply.log_start_offset} now")
-
-
-def _ask(broker: str, call: Callable[[Client], Awaitable[Result]]) -> Result:
-    """Return what `call` returns when it is given a client."""
-
-    async def ask() -> Result:
-        async with open_client(broker) as client:
-            return await call(client)
-
-    return trio.run(ask)
-
-
-def _confirm(question: str) -> None:
-    """Ask a person.
-
-    Raises:
-        click.UsageError: There is nobody to ask.
-        click.Abort: The answer is no.
-    """
-    if not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here whether that is meant; say --yes")
-    click.confirm(question, abort=True, err=True)

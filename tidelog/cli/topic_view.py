@@ -27,6 +27,8 @@ def topic_as_json(topic: TopicDescription) -> dict[str, object]:
                 "log_end_offset": each.log_end_offset,
                 "size_bytes": each.size_bytes,
                 "status": each.status,
+                "replicas": each.replicas,
+                "in_sync_replicas": each.in_sync_replicas,
             }
             for each in topic.partitions
         ],
@@ -54,7 +56,8 @@ def print_topic(topic: TopicDescription) -> None:
     click.echo()
     print_settings(topic)
     click.echo()
-    rows = [
+    columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
+    rows: list[tuple[object, ...]] = [
         (
             each.partition,
             each.leader_id,
@@ -67,8 +70,17 @@ def print_topic(topic: TopicDescription) -> None:
         )
         for each in topic.partitions
     ]
-    columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
+    if any(len(each.replicas) > 1 for each in topic.partitions):
+        columns += ["REPLICAS", "IN SYNC"]
+        rows = [
+            (*row, _nodes(each.replicas), _nodes(each.in_sync_replicas))
+            for row, each in zip(rows, topic.partitions, strict=True)
+        ]
     print_table(columns, rows, right=_NUMBERS)
+
+
+def _nodes(node_ids: Sequence[int]) -> str:
+    return ",".join(map(str, node_ids))
 
 
 def print_settings(topic: TopicDescription) -> None:

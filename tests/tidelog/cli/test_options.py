@@ -4,7 +4,7 @@ import click
 import pytest
 
 from tidelog.cli import main
-from tidelog.cli.options import NameAndValue, examples, server_options
+from tidelog.cli.options import NameAndValue, examples, read_moment, server_options
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,24 @@ def test_options_of_a_broker_that_are_not_given_are_none() -> None:
         "data_dir": "d",
         "listen": None,
         "node_id": 3,
+        "peers": None,
+        "failure_domain": None,
         "config_file": None,
         "log_format": None,
         "log_level": None,
     }
+
+
+def test_a_moment_is_read_as_milliseconds_or_refused_with_a_way_to_write_it() -> None:
+    seen: dict[str, object] = {}
+
+    @click.command()
+    @click.option("--at", callback=read_moment)
+    def command(**options: object) -> None:
+        seen.update(options)
+
+    assert main.run(["--at", "1970-01-02T00:00Z"], command) == 0
+    assert seen == {"at": 86_400_000}
+    assert main.run([], command) == 0
+    assert seen == {"at": None}
+    assert main.run(["--at", "soon"], command) == 2

@@ -34,6 +34,11 @@ def test_creating_with_json_says_everything(at_broker: None, capsys: Printed) ->
         (["create", "a/b"], "'a/b' cannot be the name of a topic"),
         (["create", "a", "--partitions", "0"], "0 partitions are not possible"),
         (["create", "a", "--config", "x=1"], "there is no topic setting 'x'"),
+        (
+            ["create", "a", "--config", "min_in_sync_replicas=2"],
+            "min_in_sync_replicas is 2, it must be at most 1, the number of replicas",
+        ),
+        (["create", "a", "--replication-factor", "2"], "2 replicas are not possible"),
         (["delete-records", "nope", "--partition", "0", "--all"], "there is no topic 'nope'"),
     ],
 )
@@ -45,6 +50,18 @@ def test_what_cannot_be_done_is_said_in_one_line(
     said = capsys.readouterr()
     assert (status, said.out) == (1, "")
     assert said.err.startswith(f"error: {complaint}")
+    assert said.err.count("\n") == 1
+
+
+def test_more_replicas_in_sync_than_there_are_cannot_be_asked_for(
+    topic: str, capsys: Printed
+) -> None:
+    status = main.run(["topic", "alter", topic, "--set", "min_in_sync_replicas=2"])
+
+    said = capsys.readouterr()
+    assert (status, said.out) == (1, "")
+    complaint = "error: min_in_sync_replicas is 2, it must be at most 1, the number of replicas"
+    assert said.err.startswith(complaint)
     assert said.err.count("\n") == 1
 
 

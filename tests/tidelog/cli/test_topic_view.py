@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from tidelog.cli.topic_view import (
@@ -58,6 +59,16 @@ def test_a_description_ends_with_the_partitions(capsys: Printed) -> None:
         "PARTITION  LEADER  EPOCH  START    END  RECORDS     SIZE  STATUS\n"
         "        0       1      3    100  1,200    1,100  4.9 KiB  online\n"
         "        1       -      4      0      0        0     64 B  offline\n"
+    )
+
+
+def test_replicas_are_shown_where_there_are_several(capsys: Printed) -> None:
+    first = msgspec.structs.replace(FIRST, replicas=[1, 2, 3], in_sync_replicas=[1, 3])
+    print_topic(msgspec.structs.replace(TOPIC, partitions=[first]))
+
+    assert capsys.readouterr().out.endswith(
+        "PARTITION  LEADER  EPOCH  START    END  RECORDS     SIZE  STATUS  REPLICAS  IN SYNC\n"
+        "        0       1      3    100  1,200    1,100  4.9 KiB  online  1,2,3     1,3\n"
     )
 
 

@@ -1,0 +1,124 @@
+"""`tidelog cluster`."""
+
+import json
+import sys
+
+import click
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_the_status_of_a_broker_that_is_alone(capsys: Printed) -> None:
+    status = main.run(["cluster", "status", "--partitions"])
+
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert "led by      node 1 in term" in printed
+    assert "voters      1, of which 1 must agree" in printed
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_the_status_for_programs(capsys: Printed) -> None:
+    assert main.run(["cluster", "status", "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert (found["controller_id"], found["nodes"][0]["status"]) == (1, "alive")
+
+
+def test_leaders_of_one_topic_are_elected(topic: str, capsys: Printed) -> None:
+    assert main.run(["cluster", "elect", "--topic", topic]) == 0
+    assert "led already" in capsys.readouterr().out
+
+    assert main.run(["cluster", "elect", "--topic", topic, "--partition", "0", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["topic"], found["leader_id"], found["error"]) == (topic, 1, None)
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_that_there_is_nothing_to_elect_is_said(capsys: Printed) -> None:
+    assert main.run(["cluster", "elect"]) == 0
+
+    assert capsys.readouterr().out == "there is nothing to elect\n"
+
+
+def test_what_fails_is_in_the_table_and_in_one_line(topic: str, capsys: Printed) -> None:
+    status = main.run(["cluster", "elect", "--topic", topic, "--partition", "7"])
+
+    said = capsys.readouterr()
+    assert status == 1
+    assert said.out.count("\n") == 2
+    assert said.err.startswith("error: 1 partition could not get that leader: there is no part")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_topic_that_is_not_there_is_said_in_one_line(capsys: Printed) -> None:
+    assert main.run(["cluster", "elect", "--topic", "nope"]) == 1
+
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is no topic 'nope'")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["elect", "--partition", "1"], "error: say of which topic the partitions are"),
+        (["elect", "--accept-data-loss"], "error: nobody can be asked here whether that is meant"),
+    ],
+)
+def test_what_is_not_clear_is_a_wrong_use(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    assert main.run(["cluster", *words]) == 2
+
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_loss_of_data_is_accepted_by_a_person_or_by_an_option(
+    topic: str, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+
+    def confirm(question: str, **_: object) -> None:
+        asked.append(question)
+
+    monkeypatch.setattr(click, "confirm", confirm)
+    words = ["cluster", "elect", "--topic", topic, "--accept-data-loss"]
+
+    assert main.run(words) == 0
+    assert asked == [f"lose what replicas of topic {topic} that are alive do not have, for good?"]
+    assert main.run([*words, "--yes"]) == 0
+
+    assert len(asked) == 1
+    assert "led already" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_settings_of_the_cluster_are_set_reset_and_shown(capsys: Printed) -> None:
+    rate = ["--set", "reassignment_bytes_per_s=20MB"]
+
+    assert main.run(["cluster", "alter", *rate, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reassignment_bytes_per_s"] == "20MB"
+    assert main.run(["cluster", "status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["reassignment_bytes_per_s"] == "20MB"
+    assert main.run(["cluster", "alter", "--reset", "reassignment_bytes_per_s"]) == 0
+    assert main.run(["cluster", "alter"]) == 0
+    assert "reassignment_bytes_per_s  unlimited\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("at_broker")
+@pytest.mark.parametrize("setting", ["colour=red", "reassignment_bytes_per_s=1"])
+def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
+    setting: str, capsys: Printed
+) -> None:
+    assert main.run(["cluster", "alter", "--set", setting]) == 1
+
+    said = capsys.readouterr().err
+    assert setting.partition("=")[0] in said
+    assert said.count("\n") == 1

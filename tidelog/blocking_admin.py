@@ -1,0 +1,177 @@
+"""Administration for programs without trio: `tidelog.blocking` gives it out."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import final
+
+from client import client as trio_client
+from client.admin import Admin as TrioAdmin
+from client.admin import Setting
+from client.cluster_admin import MovingReplica, PartitionsToElect
+from client.group_admin import ResetPlace
+from client.group_description import GroupDescription, OffsetMove
+from client.metadata import TopicPartition
+from client.offsets import OffsetPlace
+from tidelog.trio_thread import TrioThread
+from wire.cluster_admin import DescribeClusterReply, LeaderElected
+from wire.fetch import PartitionOffset
+from wire.groups import GroupListing
+from wire.reassignment import PartitionMove, PartitionMoved
+from wire.topics import CreateTopicReply, DeleteRecordsReply, TopicDescription
+
+_Thread = TrioThread[trio_client.Client]
+
+
+@final
+class Admin:
+    """See `tidelog.Admin`."""
+
+    def __init__(self, thread: _Thread) -> None:
+        """Use `client.admin`."""
+        self._thread = thread
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        config: Mapping[str, Setting] | None = None,
+        validate_only: bool = False,
+        **settings: Setting,
+    ) -> CreateTopicReply:
+        """Create a topic; see `tidelog.Admin.create_topic`."""
+        create = partial(
+            self._admin.create_topic,
+            name,
+            partitions,
+            replication_factor=replication_factor,
+            config={**(config or {}), **settings},
+            validate_only=validate_only,
+        )
+        return self._thread.call(create)
+
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return self._thread.call(self._admin.list_topics)
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
+        """Return settings and extent of topics; see `tidelog.Admin.describe_topics`."""
+        return self._thread.call(partial(self._admin.describe_topics, names))
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Change settings of a topic; see `tidelog.Admin.alter_topic`."""
+        return self._thread.call(partial(self._admin.alter_topic, name, set=set, reset=reset))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all of its records."""
+        self._thread.call(partial(self._admin.delete_topic, name))
+
+    def delete_records(
+        self, topic: str, partition: int, before_offset: int | None
+    ) -> DeleteRecordsReply:
+        """Make old records unreadable; see `tidelog.Admin.delete_records`."""
+        delete = partial(self._admin.delete_records, topic, partition, before_offset)
+        return self._thread.call(delete)
+
+    def list_offsets(
+        self, topic: str, at: OffsetPlace, *, partitions: Iterable[int] | None = None
+    ) -> dict[int, PartitionOffset]:
+        """Return an offset of each partition; see `tidelog.Admin.list_offsets`."""
+        find = partial(self._admin.list_offsets, topic, at, partitions=partitions)
+        return self._thread.call(find)
+
+    def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
+        """Return all consumer groups in short; see `tidelog.Admin.list_groups`."""
+        return self._thread.call(partial(self._admin.list_groups, states))
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """Return a consumer group in full; see `tidelog.Admin.describe_group`."""
+        return self._thread.call(partial(self._admin.describe_group, group_id))
+
+    def reset_offsets(
+        self,
+        group_id: str,
+        partitions: str | Iterable[tuple[str, int]],
+        to: ResetPlace,
+        *,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, OffsetMove]:
+        """Move a group that does not read now; see `tidelog.Admin.reset_offsets`."""
+        reset = partial(
+            self._admin.reset_offsets, group_id, partitions, to, validate_only=validate_only
+        )
+        return self._thread.call(reset)
+
+    def delete_group(self, group_id: str) -> bool:
+        """Forget a group without members; see `tidelog.Admin.delete_group`."""
+        return self._thread.call(partial(self._admin.delete_group, group_id))
+
+    def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
+        """Return how the cluster stands; see `tidelog.Admin.describe_cluster`."""
+        describe = partial(self._admin.describe_cluster, with_partitions=with_partitions)
+        return self._thread.call(describe)
+
+    def elect_leaders(
+        self, partitions: PartitionsToElect = None, *, accept_data_loss: bool = False
+    ) -> list[LeaderElected]:
+        """Let preferred replicas lead; see `tidelog.Admin.elect_leaders`."""
+        elect = partial(self._admin.elect_leaders, partitions, accept_data_loss=accept_data_loss)
+        return self._thread.call(elect)
+
+    def reassign(
+        self, moves: Iterable[PartitionMove], *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have replicas moved; see `tidelog.Admin.reassign`."""
+        return self._thread.call(partial(self._admin.reassign, moves, plan_only=plan_only))
+
+    def balance(
+        self, *, leaving: Iterable[int] = (), replicas_max: int = 100, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have replicas moved so that loads are equal; see `tidelog.Admin.balance`."""
+        balance = partial(
+            self._admin.balance, leaving=leaving, replicas_max=replicas_max, plan_only=plan_only
+        )
+        return self._thread.call(balance)
+
+    def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
+        """Have all replicas of a broker moved to others; see `tidelog.Admin.drain`."""
+        return self._thread.call(partial(self._admin.drain, node_id, plan_only=plan_only))
+
+    def end_drain(self, node_id: int) -> None:
+        """Let a broker get replicas again."""
+        self._thread.call(partial(self._admin.end_drain, node_id))
+
+    def replace_broker(
+        self, lost: int, heir: int, *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have a broker get what a lost one had; see `tidelog.Admin.replace_broker`."""
+        replace = partial(self._admin.replace_broker, lost, heir, plan_only=plan_only)
+        return self._thread.call(replace)
+
+    def unregister_broker(self, node_id: int) -> bool:
+        """Take a node out of the cluster; see `tidelog.Admin.unregister_broker`."""
+        return self._thread.call(partial(self._admin.unregister_broker, node_id))
+
+    def describe_moves(self) -> list[MovingReplica]:
+        """Return how far moves are; see `tidelog.Admin.describe_moves`."""
+        return self._thread.call(self._admin.describe_moves)
+
+    def alter_cluster(
+        self,
+        *,
+        set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Change settings of the cluster; see `tidelog.Admin.alter_cluster`."""
+        return self._thread.call(partial(self._admin.alter_cluster, set=set, reset=reset))
+
+    @property
+    def _admin(self) -> TrioAdmin:
+        return self._thread.resource.admin
