@@ -10,17 +10,23 @@ from pathlib import Path
 from time import gmtime, perf_counter, strftime
 
 from bench import (
+    commits,
     connections,
     consumer,
+    failover,
     fetch,
     groups,
     idle,
     latency,
     machine,
+    members,
     memory,
+    partitions,
     produce,
     producer,
+    replication,
     startup,
+    takeover,
 )
 from bench.figures import Row, Settings, Workload, table
 
@@ -35,6 +41,12 @@ _WORKLOADS: dict[str, Workload] = {
     "memory": memory.run,
     "startup": startup.run,
     "groups": groups.run,
+    "failover": failover.run,
+    "partitions": partitions.run,
+    "members": members.run,
+    "commits": commits.run,
+    "replication": replication.run,
+    "takeover": takeover.run,
 }
 _HERE = Path(__file__).resolve().parent
 _README = _HERE / "README.md"

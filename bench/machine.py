@@ -80,8 +80,7 @@ class ServerProcess:
     @property
     def cpu_seconds(self) -> float:
         """Processor time used so far, by all threads, in user space and in the kernel."""
-        # What clock_getcpuclockid(3) returns: exact, and it counts threads that ended.
-        return time.clock_gettime(~self._process.pid << 3 | _CPUCLOCK_SCHED)
+        return cpu_seconds(self._process.pid)
 
     @property
     def resident_bytes(self) -> int:
@@ -111,6 +110,12 @@ class ServerProcess:
         text = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         (line,) = (line for line in text.splitlines() if line.startswith(f"{name}:"))
         return int(line.split()[1]) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, all of its threads together."""
+    # What clock_getcpuclockid(3) returns: exact, and it counts threads that ended.
+    return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 
 
 def broker_process(directory: Path, **settings: str) -> ServerProcess:

@@ -41,9 +41,10 @@ def connect(address: Address) -> socket.socket:
 class RawConnection:
     """A connection to a broker that waits for every reply, or leaves its socket to a loop."""
 
-    def __init__(self, address: Address) -> None:
-        """Connect and exchange hellos."""
+    def __init__(self, address: Address, *, timeout_s: float | None = None) -> None:
+        """Connect and exchange hellos; nothing may take longer than `timeout_s`."""
         self.sock = connect(address)
+        self.sock.settimeout(timeout_s)
         self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
         hello = self.ask(api.HELLO, HelloRequest("bench", "1"))
         assert isinstance(hello, HelloReply)

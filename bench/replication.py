@@ -1,0 +1,221 @@
+"""What three brokers on one machine make of produce requests, by `acks` and `durability`.
+
+One partition with three replicas, one idempotent producer, one connection. Everything shares the
+cores of the machine: three brokers, and the load.
+"""
+
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Final
+
+from bench.figures import Row, Settings, Spread, ratios
+from bench.nodes import Nodes, wait_for
+from bench.produce import Batches
+from bench.raw import FRAME_BYTES_MAX, RECORD_BYTES, RawConnection, make_batch, pump
+from wire import api
+from wire.frame import FrameDecoder, FrameKind
+from wire.produce import Acks, InitProducerRequest
+from wire.topics import (
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    DescribeTopicsRequest,
+    PartitionDescription,
+)
+
+_DEPTH: Final = 5
+_TOPIC: Final = "replication"
+_WARM_UP: Final = 20
+_LARGE: Final = 1000
+"""Records in a batch, where throughput is what matters."""
+_SMALL: Final = 10
+"""The same where it is latency."""
+_GOAL_MS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    acks: Acks
+    durability: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """Batches a second."""
+
+    told: float
+    """Until all were acknowledged."""
+    copied: float
+    """Until every replica had them, on its disk where the topic says so."""
+
+
+_ALL_FSYNC: Final = _Case(Acks.ALL, "fsync")
+_CASES: Final = (
+    _ALL_FSYNC,
+    _Case(Acks.LEADER, "fsync"),
+    _Case(Acks.ALL, "replicated"),
+    _Case(Acks.LEADER, "replicated"),
+)
+
+
+def run(settings: Settings) -> list[Row]:
+    """Measure each case in turn, many times, then latency at half of the highest rate."""
+    repetitions = settings.choose(8, 3)
+    with Nodes(settings.directory, 3) as nodes:
+        nodes.wait_complete()
+        count = settings.choose(1_500, 300)
+        rates = [
+            {case: _rates(nodes, case, _LARGE, count) for case in _CASES}
+            for _ in range(repetitions + 1)
+        ][1:]
+        rows = _throughput(rates)
+        for record_count in (_SMALL, _LARGE):
+            rows += _latency(nodes, record_count, settings)
+    return rows
+
+
+def _throughput(rates: list[dict[_Case, _Rates]]) -> list[Row]:
+    what = f"replication: {_LARGE:,} records of {RECORD_BYTES} bytes a batch, 3 replicas"
+    megabytes = _LARGE * RECORD_BYTES / 1e6
+    rows: list[Row] = []
+    for case in _CASES:
+        name = f"{what}: acks {'all' if case.acks is Acks.ALL else '1'}, `{case.durability}`"
+        told = Spread.of(each[case].told * megabytes for each in rates)
+        rows.append(Row(f"{name}, MB/s", told.text()))
+        if case.acks is Acks.LEADER:
+            copied = Spread.of(each[case].copied * megabytes for each in rates)
+            rows.append(Row(f"{name}, until every replica has it, MB/s", copied.text()))
+    for durability in ("fsync", "replicated"):
+        of_all = [each[_Case(Acks.ALL, durability)].told for each in rates]
+        of_leader = [each[_Case(Acks.LEADER, durability)].told for each in rates]
+        ratio = ratios(of_all, of_leader)
+        rows.append(Row(f"{what}: acks all to acks 1, `{durability}`", ratio.text(".2f")))
+    ratio = ratios(
+        [each[_ALL_FSYNC].told for each in rates],
+        [each[_Case(Acks.ALL, "replicated")].told for each in rates],
+    )
+    rows.append(Row(f"{what}: `fsync` to `replicated`, acks all", ratio.text(".2f")))
+    return rows
+
+
+def _latency(nodes: Nodes, record_count: int, settings: Settings) -> list[Row]:
+    """Offer half of what is possible, at fixed times, whatever is unanswered.
+
+    What waits because of something that took long is measured from when it was due.
+    """
+    count = settings.choose(3_000, 400) if record_count == _SMALL else settings.choose(1_500, 300)
+    seconds = settings.choose(10, 3)
+    rates: list[float] = []
+    medians: list[float] = []
+    tails: list[float] = []
+    for _ in range(settings.choose(6, 2)):
+        rate = _rates(nodes, _ALL_FSYNC, record_count, count).told
+        took = _times(nodes, record_count, rate / 2, int(rate / 2 * seconds))
+        percentiles = quantiles(took, n=100)
+        rates.append(rate)
+        medians.append(percentiles[49] * 1e3)
+        tails.append(percentiles[98] * 1e3)
+    what = f"replication: {record_count:,} records a batch, acks all, `fsync`"
+    alone = quantiles(_disk(settings.directory / "alone", record_count, count), n=100)
+    return [
+        Row(f"{what}: highest rate, batches/s", Spread.of(rates).text()),
+        Row(f"{what}: at half of it, median in ms", Spread.of(medians).text(".1f")),
+        Row(
+            f"{what}: at half of it, 99 % in ms",
+            Spread.of(tails).text(".1f"),
+            f"< {_GOAL_MS:g}",
+            median(tails) < _GOAL_MS,
+        ),
+        Row(
+            f"{what}: the disk alone, one write and fdatasync after the other",
+            f"median {alone[49] * 1e3:.1f} ms, 99 % {alone[98] * 1e3:.1f} ms",
+        ),
+    ]
+
+
+def _rates(nodes: Nodes, case: _Case, record_count: int, count: int) -> _Rates:
+    """Return how fast `count` batches go, with always `_DEPTH` of them unanswered."""
+    with _a_topic(nodes, case, record_count, count) as (sock, batches):
+        began = perf_counter()
+        pump(sock, batches.next_frame, count, _DEPTH)
+        told_s = perf_counter() - began
+        wait_for(lambda: _is_everywhere(nodes) or None)
+        return _Rates(count / told_s, count / (perf_counter() - began))
+
+
+def _times(nodes: Nodes, record_count: int, rate: float, count: int) -> list[float]:
+    """Return how long each of `count` batches took, in seconds, from when it was due."""
+    with _a_topic(nodes, _ALL_FSYNC, record_count, count) as (sock, batches):
+        decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+        took: list[float] = []
+        due: deque[float] = deque()
+        began, sent_count = perf_counter(), 0
+        while len(took) < count:
+            now = perf_counter()
+            next_at = began + sent_count / rate
+            if sent_count < count and now >= next_at:
+                sock.sendmsg(batches.next_frame())
+                due.append(next_at)
+                sent_count += 1
+                continue
+            patience_s = None if sent_count == count else next_at - now
+            if not select.select([sock], [], [], patience_s)[0]:
+                continue
+            decoder.bytes_received(sock.recv_into(decoder.get_buffer()))
+            now = perf_counter()
+            while (frame := decoder.next_frame()) is not None:
+                assert frame.kind is FrameKind.REPLY, api.decode_error(frame.header)
+                took.append(now - due.popleft())
+        return took
+
+
+def _disk(path: Path, record_count: int, count: int) -> list[float]:
+    """Return how long it takes, in seconds, to append one batch to a file and sync it."""
+    batch = make_batch(record_count)
+    took: list[float] = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(count):
+            began = perf_counter()
+            file.write(batch)
+            os.fdatasync(file.fileno())
+            took.append(perf_counter() - began)
+    path.unlink()
+    return took
+
+
+@contextmanager
+def _a_topic(
+    nodes: Nodes, case: _Case, record_count: int, count: int
+) -> Generator[tuple[socket.socket, Batches]]:
+    """Have a topic, and a connection to its leader, to send it `count` batches."""
+    settings = {"durability": case.durability}
+    reply = nodes.ask_any(api.CREATE_TOPIC, CreateTopicRequest(_TOPIC, 1, settings, False, 3))
+    leader_id = wait_for(lambda: _described(nodes).leader_id)
+    leader = RawConnection(("127.0.0.1", nodes.ports[leader_id]))
+    producer_id = leader.ask(api.INIT_PRODUCER, InitProducerRequest()).producer_id
+    batches = Batches(reply.topic_id, record_count, case.acks, producer_id)
+    pump(leader.sock, batches.next_frame, _WARM_UP, _DEPTH)
+    yield leader.sock, batches
+    leader.check_end_offset(reply.topic_id, (count + _WARM_UP) * record_count)
+    leader.close()
+    nodes.ask_any(api.DELETE_TOPIC, DeleteTopicRequest(_TOPIC))
+
+
+def _described(nodes: Nodes) -> PartitionDescription:
+    (topic,) = nodes.ask_any(api.DESCRIBE_TOPICS, DescribeTopicsRequest([_TOPIC])).topics
+    (partition,) = topic.partitions
+    return partition
+
+
+def _is_everywhere(nodes: Nodes) -> bool:
+    partition = _described(nodes)
+    # What is committed is everywhere, as all are in sync.
+    is_committed = partition.high_watermark == partition.log_end_offset
+    return is_committed and len(partition.in_sync_replicas) == len(partition.replicas)
