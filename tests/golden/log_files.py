@@ -80,6 +80,7 @@ CHECKPOINT_CONTENT = (
     "leader_epochs",
     "producers",
     "damage",
+    "high_watermark",
 )
 
 

@@ -13,6 +13,7 @@ from coordinator import catalog
 from coordinator.cluster.records import (
     Broker,
     BrokerChanged,
+    BrokerDrained,
     BrokerRegistered,
     BrokerUnregistered,
     ChangedPartition,
@@ -67,6 +68,7 @@ RECORDS: list[Record] = [
     ),
     DataLossAccepted(TOPIC_ID, 1, 2, 5, 1, (1, 3), 1_700_000_000_000),
     ClusterConfigSet({"replication_factor": "3"}),
+    BrokerDrained(1, is_drained=True),
 ]
 
 

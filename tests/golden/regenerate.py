@@ -103,11 +103,12 @@ def _frames() -> Iterator[tuple[str, bytes]]:
             ("request", exchange.api.encode_request, exchange.request),
             ("reply", exchange.api.encode_reply, exchange.reply),
         ):
-            name = f"{exchange.name}_{part}_v{VERSION}"
+            version = exchange.api.max_version
+            name = f"{exchange.name}_{part}_v{version}"
             attachment = attachment_of(name)
             frame = encode(
                 message,
-                version=VERSION,
+                version=version,
                 correlation_id=CORRELATION_ID,
                 attachment_length=len(attachment),
             )

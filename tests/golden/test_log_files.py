@@ -109,6 +109,7 @@ def test_the_checkpoint_is_read_as_it_was_written() -> None:
         leader_epochs=[(7, 1000)],
         producers=[ProducerSnapshot(42, 3, NOW_MS, window)],
         damage=[],
+        high_watermark=1000,
     )
 
 

@@ -30,7 +30,7 @@ class RecordedWriter:
         self.value_bytes_max = 2000
         self.acknowledged = trio.Event()
         """Set when a record was acknowledged; may be replaced to wait again."""
-        self._name = name
+        self.name = name
         self._topic = topic
         self._recorder = recorder
         self._random = random
@@ -48,7 +48,7 @@ class RecordedWriter:
         partition = self._random.randrange(self._partition_count)
         values = [self._next(partition) for _ in range(self._random.randint(1, _BURST_MAX))]
         steps: list[Send | Poll] = [Send(_key(self._topic, partition), value) for value in values]
-        number = self._recorder.begin(self._name, steps)
+        number = self._recorder.begin(self.name, steps)
         try:
             receipts = await producer.send_many(
                 self._topic, [value.encode() for value in values], partition=partition
@@ -56,17 +56,17 @@ class RecordedWriter:
         except TidelogError as error:
             # Of several records, some may have been acknowledged all the same.
             outcome = outcome_of(error) if len(values) == 1 else Outcome.UNKNOWN
-            self._recorder.end(number, self._name, outcome, steps)
+            self._recorder.end(number, self.name, outcome, steps)
             await trio.sleep(_BACKOFF_S)
             return error
-        self._recorder.end(number, self._name, Outcome.OK, self._told(values, receipts))
+        self._recorder.end(number, self.name, Outcome.OK, self._told(values, receipts))
         self.acknowledged.set()
         return None
 
     def _next(self, partition: int) -> str:
         self._count += 1
         padding = self._random.randbytes(self._random.randint(0, self.value_bytes_max // 2)).hex()
-        return f"{self._name}/{partition}/{self._count}/{padding}"
+        return f"{self.name}/{partition}/{self._count}/{padding}"
 
     def _told(self, values: list[str], receipts: list[RangeReceipt]) -> list[Send | Poll]:
         steps: list[Send | Poll] = []

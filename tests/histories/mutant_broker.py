@@ -5,7 +5,7 @@ python -m tests.histories.mutant_broker NAME serve ...
 
 import sys
 
-from tests.simulation.mutants import find_mutant
+from tests.simulation.kinds import find_mutant
 from tidelog.cli.main import main
 
 

@@ -1,6 +1,7 @@
 """The examples run as they are, and say what they should."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -49,3 +50,25 @@ async def test_an_afternoon_is_replayed_by_time() -> None:
     said = await run_example("replay_by_time.py")
 
     assert "278 flights from 17:00 to 22:00 UTC" in said
+
+
+async def test_at_least_once_leaves_nothing_out() -> None:
+    said = await run_example("at_least_once.py")
+
+    found = re.search(r"(\d+) of (\d+) flights were processed, (\d+) of them", said)
+    assert found is not None, said
+    done_count, count, twice_count = map(int, found.groups())
+    assert "a worker crashes after 5000 flights" in said
+    assert done_count == count == 27_004
+    assert 0 < twice_count < 5_000
+
+
+async def test_at_most_once_does_nothing_twice() -> None:
+    said = await run_example("at_most_once.py")
+
+    found = re.search(r"(\d+) of (\d+) flights were left out, (\d+) came twice", said)
+    assert found is not None, said
+    left_out_count, count, twice_count = map(int, found.groups())
+    assert "a worker crashes after 5000 flights" in said
+    assert (count, twice_count) == (27_004, 0)
+    assert 0 < left_out_count < 5_000

@@ -4,16 +4,18 @@ python -m tests.simulation sim SEED [--seconds S]     one life, with all that ha
 python -m tests.simulation sim --plan FILE            the life of a plan
 python -m tests.simulation swarm [--seeds N] [--first K] [--seconds S] [--budget MINUTES]
 python -m tests.simulation mutants [NAME ...]         how soon planted bugs are caught
+
+With `--kind cluster`, `sim` and `swarm` are about lives of whole clusters.
 """
 
 import argparse
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
-from tests.simulation.mutants import MUTANTS, find_mutant
+from tests.simulation.kinds import KINDS, Kind
 from tests.simulation.mutation import (
     SEEDS_MAX,
     Trial,
@@ -23,10 +25,9 @@ from tests.simulation.mutation import (
     table_row,
     try_mutants,
 )
-from tests.simulation.planned_life import LifeReport, live
-from tests.simulation.plans import draw_plan, load_plan, to_json
+from tests.simulation.plans import to_json
+from tests.simulation.report import LifeReport
 from tests.simulation.shrink import ShrinkBudget
-from tests.simulation.sometimes import PROBES
 from tests.simulation.swarm import (
     LIVES_FOR_ALL_PROBES,
     Swarm,
@@ -52,10 +53,12 @@ def _parse() -> argparse.Namespace:
     sim = commands.add_parser("sim", help="live one life and show it")
     sim.add_argument("seed", type=int, nargs="?")
     sim.add_argument("--plan", type=Path, help="a file with a plan, instead of a seed")
+    sim.add_argument("--kind", choices=KINDS, default="broker")
     sim.add_argument("--seconds", type=float, default=60.0, help="of faults")
     sim.add_argument("--mutant", help="plant this bug")
     sim.add_argument("--quiet", action="store_true", help="show only what came of it")
     swarm = commands.add_parser("swarm", help="live many lives on all cores")
+    swarm.add_argument("--kind", choices=KINDS, default="broker")
     swarm.add_argument("--seeds", type=int)
     swarm.add_argument("--first", type=int, default=0)
     swarm.add_argument("--seconds", type=float, default=60.0, help="of faults in each life")
@@ -70,7 +73,7 @@ def _parse() -> argparse.Namespace:
     if arguments.command == "sim" and (arguments.seed is None) == (arguments.plan is None):
         parser.error("give either a seed or --plan FILE")
     if arguments.command == "mutants":
-        unknown = set(arguments.names) - {mutant.name for mutant in MUTANTS}
+        unknown = set(arguments.names) - set(_names_of_mutants())
         if unknown:
             parser.error(f"no planted bug is called {', '.join(sorted(unknown))}")
     return arguments
@@ -81,13 +84,18 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
+def _names_of_mutants() -> list[str]:
+    return [mutant.name for kind in KINDS.values() for mutant in kind.mutants]
+
+
 def _sim(arguments: argparse.Namespace) -> int:
+    kind = KINDS[arguments.kind]
     if arguments.plan is not None:
-        plan = load_plan(arguments.plan)
+        plan = kind.load_plan(arguments.plan)
     else:
-        plan = draw_plan(arguments.seed, arguments.seconds)
-    with find_mutant(arguments.mutant).planted() if arguments.mutant else nullcontext():
-        report = live(plan, show=None if arguments.quiet else _say)
+        plan = kind.draw_plan(arguments.seed, arguments.seconds)
+    show = None if arguments.quiet else _say
+    report = kind.live_plan(plan, arguments.mutant, show=show)
     _say(f"reached: {', '.join(sorted(report.sometimes))}")
     _say(f"{report.simulated_s:.1f} simulated seconds, {report.counts}, {report.fingerprint}")
     _say(report.problem if report.checker else "all promises were kept")
@@ -106,10 +114,10 @@ def _swarm(arguments: argparse.Namespace) -> int:
         if life_count % 10 == 0:
             _say(f"{life_count} lives")
 
-    report = Swarm(size, on_life=show_progress).run()
+    report = Swarm(KINDS[arguments.kind], size, on_life=show_progress).run()
     _say(_describe(report))
     if report.failure is not None:
-        _show_failure(report.failure, arguments.seconds)
+        _show_failure(report.kind, report.failure, arguments.seconds)
         return 1
     if not report.missed_probes:
         return 0
@@ -121,13 +129,14 @@ def _swarm(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show_failure(failure: LifeReport, seconds: float) -> None:
+def _show_failure(kind: Kind[Any], failure: LifeReport[Any], seconds: float) -> None:
+    sim = "make sim" if kind is KINDS["broker"] else f"make sim KIND={kind.name}"
     _say(f"\nseed {failure.plan.seed} at {failure.simulated_s:.3f} s: {failure.problem}")
-    _say(f"replay it: make sim SEED={failure.plan.seed} SECONDS={seconds:g}")
+    _say(f"replay it: {sim} SEED={failure.plan.seed} SECONDS={seconds:g}")
     _say(f"making its plan of {len(failure.plan.faults)} faults smaller ...")
-    shrunk, path = keep_failure(failure)
+    shrunk, path = keep_failure(kind, failure)
     _say(f"{len(shrunk.plan.faults)} faults are left: {shrunk.problem}")
-    _say(f"replay it: make sim PLAN={path}")
+    _say(f"replay it: {sim} PLAN={path}")
 
 
 def _describe(report: SwarmReport) -> str:
@@ -135,21 +144,21 @@ def _describe(report: SwarmReport) -> str:
     lines = [
         f"{report.life_count} lives, {report.simulated_s:.0f} simulated seconds in {wall_s:.0f} s",
         f"{report.simulated_s / wall_s:.1f} times real time",
-        f"{report.event_count / max(report.simulated_s, 1):.0f} events per simulated second",
-        f"{report.event_count / wall_s:.0f} events per real second",
-        f"{report.crash_count} crashes, {report.acknowledged_count} records acknowledged",
+        f"{report.counts['events'] / max(report.simulated_s, 1):.0f} events per simulated second",
+        f"{report.counts['events'] / wall_s:.0f} events per real second",
+        "in all: " + ", ".join(f"{count} {what}" for what, count in report.counts.items()),
         "",
         f"{'lives':>6}  probe",
     ]
     lines += [
         f"{report.life_counts_by_probe[probe]:>6}  {probe:<35} {about}"
-        for probe, about in PROBES.items()
+        for probe, about in report.kind.probes.items()
     ]
     return "\n".join(lines)
 
 
 def _mutants(arguments: argparse.Namespace) -> int:
-    names = arguments.names or [mutant.name for mutant in MUTANTS]
+    names = arguments.names or _names_of_mutants()
     began_at = perf_counter()
     budget = None if arguments.no_shrink else _MUTANT_BUDGET
     trials: list[Trial] = []

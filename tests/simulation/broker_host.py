@@ -18,7 +18,7 @@ from tests.simulation.process import Process
 from tests.simulation.rot import visible_log_ends
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
-from wire.errors import DataDirectoryError
+from wire.errors import DataDirectoryError, LogOfflineError
 
 HOST, PORT = "broker", 8433
 TOPIC = "flights"
@@ -93,7 +93,7 @@ class BrokerHost:
         try:
             async with open_broker(config, process.env, process.disk):
                 await stop_wanted.wait()
-        except (OSError, DataDirectoryError) as error:
+        except (OSError, DataDirectoryError, LogOfflineError) as error:
             process.env.probe("broker_failed", reason=str(error))
         self._book.held_up(inf)
         if self._is_cache_wrong:

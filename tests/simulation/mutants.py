@@ -3,7 +3,6 @@
 from typing import Final
 
 from tests.simulation import planted_in_broker, planted_in_client, planted_in_logstore
-from tests.simulation.mutant import Mutant
 
 MUTANTS: Final = (
     *planted_in_logstore.MUTANTS,
@@ -11,12 +10,3 @@ MUTANTS: Final = (
     *planted_in_client.MUTANTS,
 )
 """All planted bugs."""
-
-
-def find_mutant(name: str) -> Mutant:
-    """Return the mutant of a name.
-
-    Raises:
-        KeyError: There is none.
-    """
-    return {mutant.name: mutant for mutant in MUTANTS}[name]

@@ -9,16 +9,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import msgspec
 
-from tests.simulation.checkers.book import Checker
 from tests.simulation.children import in_fresh_process
-from tests.simulation.mutants import find_mutant
-from tests.simulation.planned_life import LifeReport
-from tests.simulation.plans import draw_plan
+from tests.simulation.kinds import checker_names, find_mutant, kind_of_mutant
+from tests.simulation.report import LifeReport
 from tests.simulation.shrink import ShrinkBudget, shrink
-from tests.simulation.swarm import live_plan
 
 SEEDS_MAX = 200
 """A planted bug that survives so many lives is not caught."""
@@ -26,7 +24,14 @@ LIFE_S = 20.0
 """How long the faults of each life go on."""
 FAULTS_MAX = 5
 """A failure with more faults is not understood yet."""
-_OTHER_CHECKERS = ("History", "Liveness", "EventBudget")
+_OTHER_CHECKERS = (
+    "History",
+    "Liveness",
+    "EventBudget",
+    "NoDefects",
+    "NoneLeftOut",
+    "ReplicasAgree",
+)
 _FAILURES_MAX = 4
 """So many lives that fail are tried to be made small."""
 
@@ -37,9 +42,9 @@ class Trial(msgspec.Struct, frozen=True):
     name: str
     seed_count: int
     """Lives until it was caught, the one that caught it included; all of them if none did."""
-    failure: LifeReport | None
+    failure: LifeReport[Any] | None
     """The first life in which a checker objected, `None` when it was not caught."""
-    shrunk: LifeReport | None
+    shrunk: LifeReport[Any] | None
     """The same, or a later one, made small; `None` if not asked for."""
     shrink_count: int
     """How many lives that took."""
@@ -62,9 +67,9 @@ class Trial(msgspec.Struct, frozen=True):
         return not self.complaint
 
 
-def is_objection(report: LifeReport) -> bool:
+def is_objection(report: LifeReport[Any]) -> bool:
     """Return whether a promise was found broken: by a checker, not by an accident of the code."""
-    return _checker(report.checker) in {*_OTHER_CHECKERS, *_names_of_checkers()}
+    return _checker(report.checker) in {*_OTHER_CHECKERS, *checker_names()}
 
 
 def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Trial:
@@ -72,13 +77,14 @@ def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Tri
 
     If it cannot be made small enough, the lives behind it are looked at for one that can.
     """
+    kind = kind_of_mutant(name)
     began_at = perf_counter()
     others: dict[str, int] = {}
-    first: LifeReport | None = None
-    smallest: LifeReport | None = None
+    first: LifeReport[Any] | None = None
+    smallest: LifeReport[Any] | None = None
     seed_count = shrink_count = failure_count = 0
     for seed in range(seeds_max):
-        report = live_plan(draw_plan(seed, LIFE_S), name)
+        report = kind.live_plan(kind.draw_plan(seed, LIFE_S), name)
         if first is None:
             seed_count += 1
         else:
@@ -91,7 +97,8 @@ def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Tri
         first = first or report
         if budget is None:
             break
-        result = shrink(report, partial(live_plan, mutant=name), budget)
+        run = partial(kind.live_plan, mutant=name)
+        result = shrink(report, run, kind.simplifications, budget)
         shrink_count += result.run_count
         if smallest is None or _size(result.report) < _size(smallest):
             smallest = result.report
@@ -101,14 +108,14 @@ def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Tri
     complaint = "" if first is not None else f"not in {seeds_max} seeds"
     objectors = frozenset[str]()
     if first is not None:
-        objectors = frozenset(live_plan(first.plan, name, goes_on=True).objectors)
+        objectors = frozenset(kind.live_plan(first.plan, name, goes_on=True).objectors)
     wall_s = perf_counter() - began_at
     return Trial(
         name, seed_count, first, smallest, shrink_count, others, wall_s, objectors, complaint
     )
 
 
-def _size(report: LifeReport) -> int:
+def _size(report: LifeReport[Any]) -> int:
     return len(report.plan.faults)
 
 
@@ -119,13 +126,14 @@ def complaint_about(trial: Trial) -> str:
     """
     if trial.failure is None:
         return trial.complaint
+    kind = kind_of_mutant(trial.name)
     for report in (trial.failure, trial.shrunk):
         if report is not None:
-            clean = live_plan(report.plan)
+            clean = kind.live_plan(report.plan)
             if clean.checker is not None:
                 return f"{clean.checker} objects without the bug as well"
     last = trial.shrunk or trial.failure
-    again = live_plan(last.plan, trial.name)
+    again = kind.live_plan(last.plan, trial.name)
     if again.checker != last.checker:
         return f"does not replay: {again.checker} instead of {last.checker}"
     if again.fingerprint != last.fingerprint:
@@ -175,7 +183,7 @@ def objections(trials: Sequence[Trial]) -> Iterator[str]:
     yield "|---|---|---|"
     firsts = Counter(_checker(trial.failure.checker) for trial in trials if trial.failure)
     every = Counter(name for trial in trials for name in {*map(_checker, trial.objectors)})
-    for name in sorted({*_names_of_checkers(), *_OTHER_CHECKERS}):
+    for name in sorted({*checker_names(), *_OTHER_CHECKERS}):
         yield f"| `{name}` | {firsts[name]} | {every[name]} |"
 
 
@@ -191,7 +199,3 @@ def score(trials: Sequence[Trial], *, seeds_max: int) -> str:
 
 def _checker(name: str | None) -> str:
     return (name or "").partition(".")[0]
-
-
-def _names_of_checkers() -> set[str]:
-    return {checker.__name__ for checker in Checker.__subclasses__()}

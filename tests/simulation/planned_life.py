@@ -6,10 +6,8 @@ finds is compared with everything that was ever said.
 """
 
 from collections.abc import Callable, Sequence
-from traceback import format_exception
 from typing import final
 
-import msgspec
 import trio
 
 from tests.simulation.broker_host import TOPIC, BrokerHost
@@ -52,12 +50,12 @@ from tests.simulation.checkers.log_promises import (
 )
 from tests.simulation.checkers.loss_promises import LossIsBounded
 from tests.simulation.clients import Clients
-from tests.simulation.clock import DeadlockError, EventBudgetError
 from tests.simulation.faults import Nemesis
 from tests.simulation.historian import Historian
 from tests.simulation.plans import Plan
 from tests.simulation.process import Process
 from tests.simulation.readers import RawReader, with_connection
+from tests.simulation.report import LifeReport, judged
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import Simulation, World
 from wire import api
@@ -69,23 +67,6 @@ _SLOW_PATIENCE_S = 60.0
 _FEW_BYTES = 1024
 _EVENTS_PER_S_MAX = 20_000
 """The busiest second of 60 lives had 7,213, half of them had none above 1,242."""
-
-
-class LifeReport(msgspec.Struct, frozen=True):
-    """What there is to say of one life."""
-
-    plan: Plan
-    checker: str | None
-    """Which checker objected, `None` when none did."""
-    problem: str
-    """What it said."""
-    sometimes: dict[str, int]
-    counts: dict[str, int]
-    """Events, crashes, acknowledged and read records."""
-    simulated_s: float
-    fingerprint: str
-    objectors: list[str] = []
-    """All checkers that objected, the first one first, if the life was to go on."""
 
 
 @final
@@ -240,7 +221,7 @@ def live(
     show: Callable[[str], None] | None = None,
     shows_steps: bool = False,
     goes_on: bool = False,
-) -> LifeReport:
+) -> LifeReport[Plan]:
     """Live one life and return what there is to say of it; the same for the same plan.
 
     Args:
@@ -258,21 +239,7 @@ def live(
         lives.append(_Life(world, plan, goes_on=goes_on))
         await lives[0].live()
 
-    checker, problem = None, ""
-    try:
-        simulation.run(main)
-    except ViolationError as error:
-        checker, problem = error.checker, str(error)
-    except EventBudgetError as error:
-        checker, problem = "EventBudget", str(error)
-    except DeadlockError as error:
-        checker, problem = "Liveness", str(error)
-    except Exception as error:  # noqa: BLE001  (a defect of whatever raised it)
-        violations = _violations_in(error)
-        if violations:  # Several tasks objected at once.
-            checker, problem = violations[0].checker, str(violations[0])
-        else:
-            checker, problem = type(error).__name__, "".join(format_exception(error)[-6:])
+    checker, problem = judged(lambda: simulation.run(main))
     life = lives[0]
     objections = list(life.book.objections.values())
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
@@ -293,10 +260,3 @@ def live(
         fingerprint=simulation.trace.fingerprint(),
         objectors=list(dict.fromkeys(objectors)),
     )
-
-
-def _violations_in(error: BaseException) -> list[ViolationError]:
-    if isinstance(error, ViolationError):
-        return [error]
-    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
-    return [violation for each in inner for violation in _violations_in(each)]

@@ -7,7 +7,7 @@ the dice of seeds have changed.
 
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -67,6 +67,7 @@ _ALTERATIONS: Final = (
 )
 """What `alter_topic` sets, and below which dice."""
 
+_ACKS_ALL = 2
 _HAS_FAULT = 0.5
 _HAS_ROT = 0.3
 """Less, as some promises can be checked only where nothing was damaged."""
@@ -93,6 +94,16 @@ class Fault(msgspec.Struct, frozen=True):
     """From 0 to 1; what else is to be chosen: which one, how much, on which side."""
 
 
+class LifePlan(msgspec.Struct, frozen=True):
+    """What the plans of all kinds of lives have."""
+
+    seed: str
+    """Of all dice that are thrown while it goes on."""
+    seconds: float
+    """How long the faults go on; a tail without faults follows."""
+    faults: list[Fault]
+
+
 class ProducerPlan(msgspec.Struct, frozen=True):
     """One client that writes."""
 
@@ -117,6 +128,17 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     """How long a broker may let a `raw` one wait for an acknowledgement."""
     is_scattered: bool = False
     """Whether the records of a burst go to any partitions, by the library, and not all to one."""
+    last_attempts: int = 2
+    """How often its last few records may be late. A broker whose disk had failed may be started
+    anew in between, once; before that, none counts."""
+    believes_leader: bool = True
+    """Whether what the leader alone has acknowledged counts. With several replicas another one may
+    lead soon that lacks it."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is told what becomes of its records."""
+        return self.acks == _ACKS_ALL or (self.acks != 0 and self.believes_leader)
 
 
 class ReadingPlan(msgspec.Struct, frozen=True):
@@ -129,6 +151,8 @@ class ReadingPlan(msgspec.Struct, frozen=True):
     prefetch_bytes: int = 16 << 20
     min_bytes: int = 1
     max_wait_s: float = 0.5
+    read_from: Literal["leader", "followers"] = "leader"
+    """Which replicas those of a cluster read that use the library."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -144,13 +168,9 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """How much may be under way on a connection that nobody reads from."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """One life."""
+class Plan(LifePlan, frozen=True):
+    """One life of a broker that is alone."""
 
-    seed: str
-    """Of all dice that are thrown while it goes on."""
-    seconds: float
-    """How long the faults go on; a tail without faults follows."""
     broker_count: int
     partition_count: int
     topic_settings: dict[str, str]
@@ -161,7 +181,6 @@ class Plan(msgspec.Struct, frozen=True):
     buggify_rate: float
     producers: list[ProducerPlan]
     library_consumer_count: int
-    faults: list[Fault]
     churn_pause_s: float | None = None
     """Mean time between two deeds of a client that creates and deletes topics of its own."""
     is_killed_at_end: bool = True
@@ -221,7 +240,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
     sync_mean_s = 10 ** random.uniform(-4, -1.7)
     random = streams.stream("clients")
     tuning = streams.stream("producers")
-    producers = [_tune(_draw_producer(random), tuning) for _ in range(random.randint(1, 3))]
+    producers = [tune_producer(draw_producer(random), tuning) for _ in range(random.randint(1, 3))]
     library_consumer_count = random.randint(0, 1)
     random = streams.stream("churn")
     churn_pause_s = 10 ** random.uniform(-1.0, 0.3) if random.random() < _CHURNS else None
@@ -273,7 +292,8 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
     return settings
 
 
-def _draw_producer(random: Random) -> ProducerPlan:
+def draw_producer(random: Random) -> ProducerPlan:
+    """Return a producer, with limits that it never runs into."""
     kind = random.choice(["library", "library", "raw"])
     acks = 2 if kind == "raw" else random.choice([2, 2, 2, 1, 0])
     return ProducerPlan(
@@ -288,7 +308,7 @@ def _draw_producer(random: Random) -> ProducerPlan:
     )
 
 
-def _tune(plan: ProducerPlan, random: Random) -> ProducerPlan:
+def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:
     """Return a producer with limits that are far too low, in some lives."""
     return msgspec.structs.replace(
         plan,
@@ -341,17 +361,17 @@ def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:
         at = random.expovariate(1 / mean_gap_s)
         while at < seconds:
             duration = min(random.expovariate(1 / 0.8), 8.0)
-            faults.append(Fault(round(at, 4), kind, round(duration, 4), _throw(random)))
+            faults.append(Fault(round(at, 4), kind, round(duration, 4), throw(random)))
             at += random.expovariate(1 / mean_gap_s)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def _throw(random: Random) -> float:
+def throw(random: Random) -> float:
     """Return dice that are short to read, and never 1."""
     return min(round(random.random(), 4), 0.9999)
 
 
-def to_json(plan: Plan) -> str:
+def to_json(plan: LifePlan) -> str:
     """Return a plan as text for people."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
 

@@ -10,14 +10,16 @@ import trio
 
 import broker.handlers.produce
 import broker.partition
-import coordinator.local
+import coordinator.cluster.topic_commands
 from broker.flusher import Flusher
 from broker.handlers.fetch import FetchHandler, Found
 from broker.handlers.produce import PendingProduce, ProduceHandler
 from broker.maintenance import Maintenance
 from broker.partition import AckWaiter, Partition
-from coordinator.catalog import AlterTopic, Catalog, Record
-from coordinator.local import LocalMetadata
+from coordinator.catalog import PRODUCER_ID_BLOCK, AlterTopic, Catalog, Record
+from coordinator.cluster.commands import Outcome, ProducerIds
+from coordinator.cluster.state import ClusterState
+from coordinator.raft_storage import RaftStorage
 from isr.leader import PartitionLeader
 from logstore.log import Appended, PartitionLog
 from logstore.slice import LogSlice
@@ -133,16 +135,11 @@ def _lead_from_zero(self: PartitionLeader, **facts: Any) -> None:  # noqa: ANN40
     _lead(self, **facts)
 
 
-_read_catalog = coordinator.local._read_catalog
+def _take_the_first_producer_ids(_: ClusterState) -> Outcome:
+    return Outcome([], ProducerIds(1, 1 + PRODUCER_ID_BLOCK))
 
 
-def _read_all_but_producer_ids(log: PartitionLog) -> Catalog:
-    catalog = _read_catalog(log)
-    catalog._next_producer_id = 1
-    return catalog
-
-
-async def _flush_later(_: LocalMetadata) -> None:
+def _flush_later(_: RaftStorage) -> None:
     """Skip what should be done."""
 
 
@@ -227,13 +224,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "producer-ids-reused",
-        "a start forgets which producer ids are taken",
-        (coordinator.local, "_read_catalog", _read_all_but_producer_ids),
+        "nobody remembers which producer ids are taken",
+        (
+            coordinator.cluster.topic_commands,
+            "_take_producer_ids",
+            _take_the_first_producer_ids,
+        ),
     ),
     Mutant(
         "catalog-not-flushed",
-        "changes of the catalog are answered before they are on disk",
-        (LocalMetadata, "_flush", _flush_later),
+        "changes of the metadata are answered before they are on disk",
+        (RaftStorage, "_flush", _flush_later),
     ),
     Mutant(
         "stop-without-flush",

@@ -9,6 +9,7 @@ from client.consumer import Consumer
 from client.metadata import TopicPartition
 from client.partition_queue import PartitionQueue
 from client.producer_batch import ProducerBatch
+from client.reader import Reader
 from client.subscription import Fetch, PartitionState, Subscription
 from tests.simulation.mutant import Mutant
 from wire.produce import AckLevel
@@ -62,10 +63,10 @@ def _refused_and_skipped(
     _refused(self, state, error, now)
 
 
-_landed = Consumer._landed
+_landed = Reader._landed
 
 
-def _land_or_fall_asleep(self: Consumer, fetch: Fetch, outcome: Outcome) -> None:
+def _land_or_fall_asleep(self: Reader, fetch: Fetch, outcome: Outcome) -> None:
     if isinstance(outcome, Exception):
         del self._flights[fetch]  # Its partitions count as being fetched for ever.
     else:
@@ -103,7 +104,7 @@ MUTANTS: Final = (
     Mutant(
         "asleep-after-loss",
         "a consumer does not repeat fetches that were lost with their connection",
-        (Consumer, "_landed", _land_or_fall_asleep),
+        (Reader, "_landed", _land_or_fall_asleep),
     ),
     Mutant(
         "end-too-early",

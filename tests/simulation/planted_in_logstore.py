@@ -10,6 +10,7 @@ import msgspec
 
 import logstore.log
 import logstore.scan
+from logstore.availability import Availability
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.disk import DISK_FULL_ERRNOS, Disk, File
 from logstore.flush import Flush
@@ -76,8 +77,8 @@ _end_flush = PartitionLog.end_flush
 
 def _end_flush_at_the_end(self: PartitionLog, flush: Flush) -> None:
     _end_flush(self, flush)
-    if self._failure is None:
-        self._durable = self._end()
+    if self._availability.failure is None:
+        self._durable = self._segments.end
 
 
 def _header_without_crc(buffer: Any, position: int = 0) -> BatchHeader | None:  # noqa: ANN401
@@ -268,17 +269,13 @@ def _say_yes(*_: object) -> bool:
     return True
 
 
-_require_room = PartitionLog._require_room
+_require_room = Availability.require_room
 
 
-def _require_a_restart(self: PartitionLog, batch_bytes: int) -> None:
-    if self._is_disk_full:
+def _require_a_restart(self: Availability, size_bytes: int) -> None:
+    if self.is_disk_full:
         raise DiskFullError("once full, always full")
-    _require_room(self, batch_bytes)
-
-
-def _append_failed_for_good(self: PartitionLog, error: OSError) -> None:
-    self._failed("writing", error)
+    _require_room(self, size_bytes)
 
 
 MUTANTS: Final = (
@@ -367,7 +364,7 @@ MUTANTS: Final = (
     Mutant(
         "read-only-until-restart",
         "a log that found the disk full does not look for room again",
-        (PartitionLog, "_require_room", _require_a_restart),
+        (Availability, "require_room", _require_a_restart),
     ),
     Mutant(
         "roll-forgets-old-segment",
@@ -417,7 +414,7 @@ MUTANTS: Final = (
     Mutant(
         "full-disk-is-broken",
         "a log that finds no room for a batch goes offline",
-        (PartitionLog, "_append_failed", _append_failed_for_good),
+        (Availability, "write_failed", Availability.failed),
     ),
     Mutant(
         "start-forgotten",

@@ -25,7 +25,11 @@ Observer = Callable[[str, str, Mapping[str, object]], None]
 """Told of every event: the node's name, the event, its fields. May raise to end the run."""
 
 
-_RARITY: Final = {"connection given up": 0.02, "fetch given up": 0.02}
+_RARITY: Final = {
+    "connection given up": 0.02,
+    "fetch given up": 0.02,
+    "snapshot early": 0.1,
+}
 """How much more rarely these are taken: whoever does nothing else never gets anywhere."""
 
 

@@ -202,19 +202,26 @@ class LibraryReader:
     """
 
     def __init__(
-        self, name: str, book: Book, history: list[Operation], reading: ReadingPlan
+        self,
+        name: str,
+        book: Book,
+        history: list[Operation],
+        reading: ReadingPlan,
+        addresses: str = f"{HOST}:{PORT}",
     ) -> None:
-        """Write what is read to `history`."""
+        """Write what is read from the brokers at `addresses` to `history`."""
         self._config = ConsumerConfig(
             auto_offset_reset="earliest",
             min_bytes=reading.min_bytes,
             max_wait=reading.max_wait_s,
             partition_bytes_max=reading.partition_bytes_max,
             prefetch_bytes=reading.prefetch_bytes,
+            read_from=reading.read_from,
         )
         self._name = name
         self._book = book
         self._history = history
+        self._addresses = addresses
         self._should_stop = False
         self._following = trio.CancelScope()
         self._positions: dict[int, int] = {}
@@ -243,7 +250,7 @@ class LibraryReader:
 
     async def _read(self, process: Process) -> None:
         async with (
-            connect(f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S) as client,
+            connect(self._addresses, env=process.env, request_timeout=PATIENCE_S) as client,
             client.consumer(TOPIC, config=self._config) as consumer,
         ):
             for topic, partition in consumer.assignment:

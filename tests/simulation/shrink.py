@@ -6,20 +6,21 @@ the same checker objects. Its dice are those of the life that failed, at first; 
 faults are left, other dice are thrown too, for what is left of a life may need some luck.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from random import Random
 from time import perf_counter
-from typing import final
+from typing import Generic, final
 
 import msgspec
 
-from tests.simulation.planned_life import LifeReport
-from tests.simulation.plans import ALWAYS_SET, Fault, NetworkPlan, Plan, ReadingPlan
+from tests.simulation.plans import Fault
+from tests.simulation.report import LifeReport, PlanType
 
-Run = Callable[[Plan], LifeReport]
+Run = Callable[[PlanType], LifeReport[PlanType]]
+Simplification = Callable[[PlanType], PlanType]
+"""Makes a plan simpler; returns an equal one if there is nothing to be made simpler."""
 
 _THROWS = (1, 3, 8)
 """How many lives a plan gets to fail in, in each round."""
@@ -28,7 +29,6 @@ _FEW_FAULTS = 3
 """So few need no further round."""
 _HANDFUL = 5
 _HANDFULS = 150
-_CALM = NetworkPlan(delay_mean_s=0.0005, loss=0.0, split=0.0, reset=0.0)
 _GAP_MAX_S = 1.0
 _AFTERMATH_S = 3.0
 
@@ -45,17 +45,19 @@ class ShrinkBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Shrunk:
+class Shrunk(Generic[PlanType]):
     """A failure made small."""
 
-    report: LifeReport
+    report: LifeReport[PlanType]
     run_count: int
     """How many lives that took."""
 
 
 @final
-class _Shrinking:
-    def __init__(self, report: LifeReport, run: Run, budget: ShrinkBudget) -> None:
+class _Shrinking(Generic[PlanType]):
+    def __init__(
+        self, report: LifeReport[PlanType], run: Run[PlanType], budget: ShrinkBudget
+    ) -> None:
         self.best = report
         self.run_count = 0
         self.throws = 1
@@ -71,7 +73,7 @@ class _Shrinking:
             or len(self.best.plan.faults) <= self._budget.faults_enough
         )
 
-    def accept(self, plan: Plan) -> bool:
+    def accept(self, plan: PlanType) -> bool:
         """Take `plan` for the best one if it fails in the same way."""
         for throw in range(self.throws):
             if self.is_tired():
@@ -128,15 +130,23 @@ class _Shrinking:
             seed = f"{self._seed} handful {self.run_count}"
             self.accept(_without_idle_time(msgspec.structs.replace(few, seed=seed)))
 
-    def simplify(self) -> None:
+    def simplify(self, simplifications: Iterable[Simplification[PlanType]]) -> None:
         """Try what makes the life simpler besides."""
-        for change in _simplifications():
-            plan = change(self.best.plan)
-            if plan != self.best.plan:
-                self.accept(plan)
+        self._try(_without_idle_time(self.best.plan))
+        for simplified in simplifications:
+            self._try(simplified(self.best.plan))
+
+    def _try(self, plan: PlanType) -> None:
+        if plan != self.best.plan:
+            self.accept(plan)
 
 
-def shrink(report: LifeReport, run: Run, budget: ShrinkBudget | None = None) -> Shrunk:
+def shrink(
+    report: LifeReport[PlanType],
+    run: Run[PlanType],
+    simplifications: Sequence[Simplification[PlanType]],
+    budget: ShrinkBudget | None = None,
+) -> Shrunk[PlanType]:
     """Return a smaller plan that fails in the same way as `report`, or the same one."""
     assert report.checker is not None, "only a failure can be made small"
     shrinking = _Shrinking(report, run, budget or ShrinkBudget())
@@ -145,7 +155,7 @@ def shrink(report: LifeReport, run: Run, budget: ShrinkBudget | None = None) -> 
     for throws in _THROWS:
         shrinking.throws = throws
         shrinking.drop_faults()
-        shrinking.simplify()
+        shrinking.simplify(simplifications)
         shrinking.drop_the_unreached()
         if len(shrinking.best.plan.faults) <= _FEW_FAULTS:
             break
@@ -154,27 +164,7 @@ def shrink(report: LifeReport, run: Run, budget: ShrinkBudget | None = None) -> 
     return Shrunk(shrinking.best, shrinking.run_count)
 
 
-def _simplifications() -> Iterator[Callable[[Plan], Plan]]:
-    replace = msgspec.structs.replace
-    yield _without_idle_time
-    yield lambda plan: replace(plan, network=_CALM)
-    yield lambda plan: replace(plan, buggify_rate=0.0)
-    yield lambda plan: replace(plan, reading=ReadingPlan(), clock_error_s=0.0, clock_drift=0.0)
-    yield _with_default_limits
-    yield lambda plan: replace(plan, library_consumer_count=0)
-    yield lambda plan: replace(plan, churn_pause_s=None)
-    yield lambda plan: replace(plan, partition_count=1)
-    for number in range(3):
-        yield partial(_with_one_producer, number)
-
-
-def _with_default_limits(plan: Plan) -> Plan:
-    """Leave the broker those limits that every plan has."""
-    settings = {name: value for name, value in plan.broker_settings.items() if name in ALWAYS_SET}
-    return msgspec.structs.replace(plan, broker_settings=settings)
-
-
-def _without_idle_time(plan: Plan) -> Plan:
+def _without_idle_time(plan: PlanType) -> PlanType:
     """Let faults follow each other closely, and end soon after the last one."""
     if not plan.faults:
         return msgspec.structs.replace(plan, seconds=min(plan.seconds, _AFTERMATH_S))
@@ -187,11 +177,5 @@ def _without_idle_time(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, faults=moved, seconds=min(plan.seconds, end))
 
 
-def _with_faults(plan: Plan, faults: list[Fault]) -> Plan:
+def _with_faults(plan: PlanType, faults: list[Fault]) -> PlanType:
     return msgspec.structs.replace(plan, faults=faults)
-
-
-def _with_one_producer(number: int, plan: Plan) -> Plan:
-    if number >= len(plan.producers):
-        return plan
-    return msgspec.structs.replace(plan, producers=[plan.producers[number]])

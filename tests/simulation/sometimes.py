@@ -19,6 +19,8 @@ FORCED: Final = {
     "buffer given back early": "a connection gave its memory back as soon as it was idle",
     "fetch cut short": "a fetch was answered as if it had asked for one byte",
     "poll without waiting": "a long poll was answered at once",
+    "snapshot early": "a node took a snapshot of the metadata after a few entries",
+    "no entries kept": "and kept none of the entries that it covers",
     "cold fetch": "what was in the page cache was read and checked in a thread",
     "small piece from its file": "few bytes were sent from the file, without a copy",
     "produce without waiting": "a produce timed out at once",
@@ -97,14 +99,15 @@ _SURVIVALS = {
 class Sometimes:
     """What one life has reached."""
 
-    def __init__(self) -> None:
-        """Have reached nothing."""
+    def __init__(self, probes: Mapping[str, str] = PROBES) -> None:
+        """Have reached nothing of what there is to reach."""
         self.counts: Counter[str] = Counter()
+        self._probes = probes
         self._is_after_crash = False
 
     def reached(self, probe: str) -> None:
         """Take note that the state was reached."""
-        assert probe in PROBES, f"there is no probe {probe!r}"
+        assert probe in self._probes, f"there is no probe {probe!r}"
         self.counts[probe] += 1
 
     def forced(self, site: str) -> None:

@@ -4,22 +4,17 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
-from typing import Final, final
+from typing import Any, Final, final
 
 from tests.simulation.children import workers
-from tests.simulation.mutants import find_mutant
-from tests.simulation.planned_life import LifeReport, live
-from tests.simulation.plans import Plan, draw_plan, to_json
+from tests.simulation.kinds import KINDS, Kind
+from tests.simulation.plans import to_json
+from tests.simulation.report import LifeReport, PlanType
 from tests.simulation.shrink import shrink
-from tests.simulation.sometimes import PROBES
-
-KEPT_PLANS = Path(__file__).parent / "kept_plans"
 
 LIVES_FOR_ALL_PROBES = 200
 """A swarm of so many lives must have reached every probe."""
@@ -40,20 +35,20 @@ EASY_PROBES: Final = (
 class SwarmReport:
     """What came of a swarm."""
 
+    kind: Kind[Any]
     life_count: int = 0
     simulated_s: float = 0.0
     wall_s: float = 0.0
-    event_count: int = 0
-    acknowledged_count: int = 0
-    crash_count: int = 0
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """Events, crashes and whatever else lives count, in all of them together."""
     life_counts_by_probe: Counter[str] = field(default_factory=Counter[str])
     """How many lives have reached each probe."""
-    failure: LifeReport | None = None
+    failure: LifeReport[Any] | None = None
 
     @property
     def missed_probes(self) -> list[str]:
         """The probes that no life has reached."""
-        return [probe for probe in PROBES if not self.life_counts_by_probe[probe]]
+        return [probe for probe in self.kind.probes if not self.life_counts_by_probe[probe]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,44 +66,36 @@ class SwarmSize:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
 
-def live_seed(seed: int, seconds: float, mutant: str | None = None) -> LifeReport:
-    """Live the life of one seed, with a planted bug if one is named."""
-    return live_plan(draw_plan(seed, seconds), mutant)
-
-
-def live_plan(plan: Plan, mutant: str | None = None, *, goes_on: bool = False) -> LifeReport:
-    """Live one life, with a planted bug if one is named; for `goes_on` see `live`."""
-    with find_mutant(mutant).planted() if mutant else nullcontext():
-        return live(plan, goes_on=goes_on)
+def live_seed(kind: str, seed: int, seconds: float) -> LifeReport[Any]:
+    """Live the life of one seed."""
+    return KINDS[kind].live(KINDS[kind].draw_plan(seed, seconds))
 
 
 @final
 class Swarm:
     """Lives of consecutive seeds, all cores busy. Seeds that fail are reported in their order."""
 
-    def __init__(
-        self, size: SwarmSize, *, mutant: str | None = None, on_life: Callable[[int], None]
-    ) -> None:
-        """Call `on_life` with the number of lives after each."""
+    def __init__(self, kind: Kind[Any], size: SwarmSize, *, on_life: Callable[[int], None]) -> None:
+        """Consist of lives of a kind; call `on_life` with their number after each."""
+        self._kind = kind
         self._size = size
-        self._mutant = mutant
         self._on_life = on_life
 
     def run(self) -> SwarmReport:
         """Return what came of it: all that there was to live, or the first failure."""
-        report = SwarmReport()
+        report = SwarmReport(self._kind)
         began_at = perf_counter()
         size = self._size
         seeds: Iterator[int] = islice(count(size.first), size.seeds)
         with workers(size.workers) as pool:
-            under_way: dict[Future[LifeReport], int] = {}
+            under_way: dict[Future[LifeReport[Any]], int] = {}
             while True:
                 is_late = size.budget_s is not None and perf_counter() - began_at > size.budget_s
                 while not is_late and report.failure is None and len(under_way) < size.workers:
                     seed = next(seeds, None)
                     if seed is None:
                         break
-                    life = pool.submit(live_seed, seed, size.seconds, self._mutant)
+                    life = pool.submit(live_seed, self._kind.name, seed, size.seconds)
                     under_way[life] = seed
                 if not under_way:
                     break
@@ -119,22 +106,22 @@ class Swarm:
         report.wall_s = perf_counter() - began_at
         return report
 
-    def _take(self, report: SwarmReport, life: LifeReport) -> None:
+    def _take(self, report: SwarmReport, life: LifeReport[Any]) -> None:
         report.life_count += 1
         report.simulated_s += life.simulated_s
-        report.event_count += life.counts["events"]
-        report.acknowledged_count += life.counts["acknowledged"]
-        report.crash_count += life.counts["crashes"]
+        report.counts.update(life.counts)
         report.life_counts_by_probe.update(life.sometimes.keys())
         if life.checker is not None and report.failure is None:
             report.failure = life
         self._on_life(report.life_count)
 
 
-def keep_failure(failure: LifeReport, mutant: str | None = None) -> tuple[LifeReport, Path]:
+def keep_failure(
+    kind: Kind[PlanType], failure: LifeReport[PlanType]
+) -> tuple[LifeReport[PlanType], Path]:
     """Make the plan of a failure small, write it to a file, and return both."""
-    shrunk = shrink(failure, partial(live_plan, mutant=mutant)).report
-    KEPT_PLANS.mkdir(exist_ok=True)
-    path = KEPT_PLANS / f"{shrunk.checker}-{failure.plan.seed}.json".replace(" ", "-")
+    shrunk = shrink(failure, kind.live_plan, kind.simplifications).report
+    kind.kept_plans.mkdir(exist_ok=True)
+    path = kind.kept_plans / f"{shrunk.checker}-{failure.plan.seed}.json".replace(" ", "-")
     path.write_text(to_json(shrunk.plan), encoding="utf-8")
     return shrunk, path

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from tests.simulation.planned_life import LifeReport, live
-from tests.simulation.plans import draw_plan
+from tests.simulation.planned_life import live
+from tests.simulation.plans import Plan, draw_plan
+from tests.simulation.report import LifeReport
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHONS = [sys.executable, *filter(None, os.environ.get("TIDELOG_PYTHONS", "").split(os.pathsep))]
@@ -85,7 +86,7 @@ def first_difference() -> str:
 
 def test_a_seed_is_one_life_in_every_process() -> None:
     first, *others = outputs(["-c", LIFE, *SEEDS])
-    reports = [msgspec.json.decode(line, type=LifeReport) for line in first.splitlines()]
+    reports = [msgspec.json.decode(line, type=LifeReport[Plan]) for line in first.splitlines()]
 
     assert [report.plan.seed for report in reports] == SEEDS
     assert all(report.checker is None for report in reports)

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.simulation.planned_life import LifeReport, live
+from tests.simulation.planned_life import live
 from tests.simulation.plans import Fault, NetworkPlan, Plan, ProducerPlan
+from tests.simulation.report import LifeReport
 
 
-def life_with(*faults: Fault, lines: list[str] | None = None) -> LifeReport:
+def life_with(*faults: Fault, lines: list[str] | None = None) -> LifeReport[Plan]:
     """Live two seconds in which nothing is wrong but these faults."""
     producer = ProducerPlan(
         kind="library",

@@ -13,12 +13,12 @@ from tests.simulation.mutation import (
     table_row,
     try_mutant,
 )
-from tests.simulation.planned_life import LifeReport
-from tests.simulation.plans import draw_plan
+from tests.simulation.plans import Plan, draw_plan
+from tests.simulation.report import LifeReport
 from tests.simulation.shrink import ShrinkBudget
 
 
-def report_of(checker: str | None, *, seed: int = 1, fault_count: int = 0) -> LifeReport:
+def report_of(checker: str | None, *, seed: int = 1, fault_count: int = 0) -> LifeReport[Plan]:
     plan = draw_plan(seed, 60.0)
     assert len(plan.faults) >= fault_count
     plan = msgspec.structs.replace(plan, seconds=1.0, faults=plan.faults[:fault_count])
@@ -33,7 +33,7 @@ def trial_of(checker: str | None, *, fault_count: int = 0, complaint: str = "") 
 
 @pytest.mark.timeout(240)
 def test_a_life_with_a_planted_bug_is_made_small_and_replays() -> None:
-    trial = try_mutant("reuse-offset", seeds_max=8, budget=ShrinkBudget(lives=40, wall_s=30.0))
+    trial = try_mutant("no-dedup", seeds_max=8, budget=ShrinkBudget(lives=40, wall_s=30.0))
 
     assert trial.failure is not None
     assert trial.shrunk is not None

@@ -8,6 +8,7 @@ from msgspec import to_builtins
 from msgspec.structs import fields
 
 from broker.config import BrokerConfig
+from tests.simulation.kinds import BROKER
 from tests.simulation.planned_life import live
 from tests.simulation.plans import (
     FAULT_GAPS_S,
@@ -19,9 +20,8 @@ from tests.simulation.plans import (
     to_json,
 )
 from tests.simulation.sometimes import PROBES
-from tests.simulation.swarm import KEPT_PLANS
 
-KEPT = sorted(KEPT_PLANS.glob("*.json"))
+KEPT = sorted(BROKER.kept_plans.glob("*.json"))
 
 
 def test_a_seed_always_expands_to_the_same_plan() -> None:

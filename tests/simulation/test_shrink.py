@@ -2,12 +2,13 @@
 
 import msgspec
 
-from tests.simulation.planned_life import LifeReport
 from tests.simulation.plans import Plan, draw_plan
+from tests.simulation.report import LifeReport
 from tests.simulation.shrink import ShrinkBudget, shrink
+from tests.simulation.simplifications import SIMPLIFICATIONS
 
 
-def pretended_life(plan: Plan) -> LifeReport:
+def pretended_life(plan: Plan) -> LifeReport[Plan]:
     """Fail if there are a power cut and, after it, a rot; the same for the same plan."""
     kinds = [fault.kind for fault in plan.faults]
     is_failure = "cut_power" in kinds and "rot" in kinds[kinds.index("cut_power") :]
@@ -28,13 +29,13 @@ def failing_plan() -> Plan:
 
 
 def test_only_the_faults_that_matter_are_left() -> None:
-    shrunk = shrink(pretended_life(failing_plan()), pretended_life)
+    shrunk = shrink(pretended_life(failing_plan()), pretended_life, SIMPLIFICATIONS)
 
     assert [fault.kind for fault in shrunk.report.plan.faults] == ["cut_power", "rot"]
 
 
 def test_what_does_not_matter_besides_is_made_simple() -> None:
-    plan = shrink(pretended_life(failing_plan()), pretended_life).report.plan
+    plan = shrink(pretended_life(failing_plan()), pretended_life, SIMPLIFICATIONS).report.plan
 
     assert plan.partition_count == 1
     assert len(plan.producers) == 1
@@ -43,7 +44,9 @@ def test_what_does_not_matter_besides_is_made_simple() -> None:
 
 
 def test_shrinking_ends_after_so_many_lives() -> None:
-    shrunk = shrink(pretended_life(failing_plan()), pretended_life, ShrinkBudget(lives=3))
+    shrunk = shrink(
+        pretended_life(failing_plan()), pretended_life, SIMPLIFICATIONS, ShrinkBudget(lives=3)
+    )
 
     assert shrunk.run_count <= 3
     assert shrunk.report.checker == "Pretended"
@@ -52,14 +55,14 @@ def test_shrinking_ends_after_so_many_lives() -> None:
 def test_shrinking_ends_when_there_are_few_enough_faults() -> None:
     report = pretended_life(failing_plan())
 
-    shrunk = shrink(report, pretended_life, ShrinkBudget(faults_enough=4))
+    shrunk = shrink(report, pretended_life, SIMPLIFICATIONS, ShrinkBudget(faults_enough=4))
 
     assert len(shrunk.report.plan.faults) <= 4
-    assert shrunk.run_count < shrink(report, pretended_life).run_count
+    assert shrunk.run_count < shrink(report, pretended_life, SIMPLIFICATIONS).run_count
 
 
 def test_another_failure_is_not_taken_for_this_one() -> None:
     plan = failing_plan()
     report = msgspec.structs.replace(pretended_life(plan), checker="Another")
 
-    assert shrink(report, pretended_life).report == report
+    assert shrink(report, pretended_life, SIMPLIFICATIONS).report == report

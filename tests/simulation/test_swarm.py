@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.kinds import BROKER, KINDS, find_mutant
 from tests.simulation.mutant import Mutant
-from tests.simulation.mutants import MUTANTS, find_mutant
 from tests.simulation.mutation import is_objection
 from tests.simulation.plans import draw_plan
 from tests.simulation.sometimes import PROBES
@@ -19,7 +19,6 @@ from tests.simulation.swarm import (
     LIVES_FOR_EASY_PROBES,
     Swarm,
     SwarmSize,
-    live_plan,
 )
 
 BUDGET_S = 40.0
@@ -44,7 +43,7 @@ def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
     first = first_seed()
     size = SwarmSize(first=first, seconds=SECONDS, budget_s=BUDGET_S)
 
-    report = Swarm(size, on_life=lambda _: None).run()
+    report = Swarm(BROKER, size, on_life=lambda _: None).run()
 
     sys.stdout.write(f"{report.life_count} lives, seeds {first} to {first + report.life_count}\n")
     assert report.life_count > 0
@@ -65,9 +64,12 @@ def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
 
 @pytest.mark.parametrize("name", ["flush-does-nothing", "no-dedup"])
 def test_a_planted_bug_is_caught(name: str) -> None:
-    lives = (live_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
+    lives = (BROKER.live_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
 
     assert any(is_objection(life) for life in lives)
+
+
+MUTANTS = [mutant for kind in KINDS.values() for mutant in kind.mutants]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

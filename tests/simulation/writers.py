@@ -47,8 +47,6 @@ _RESENT_MAX = 5
 _LAST_COUNT = 4
 _LAST_PATIENCE_S = 1.0
 """A flush takes milliseconds when nothing is wrong."""
-_LAST_ATTEMPTS = 2
-"""A broker whose disk had failed may be started anew in between, once; before that, none counts."""
 _ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
 
 
@@ -108,14 +106,16 @@ class LibraryWriter:
         book: Book,
         sometimes: Sometimes,
         history: list[Operation],
+        addresses: str = f"{HOST}:{PORT}",
     ) -> None:
-        """Send what `values` makes."""
+        """Send what `values` makes to the brokers at `addresses`."""
         self.should_stop = False
         self._plan = plan
         self._values = values
         self._book = book
         self._sometimes = sometimes
         self._history = history
+        self._addresses = addresses
         self._was_told_why = False
         """Whether a log is offline that nobody has started anew yet, or a partition has said that
         records before these were lost, which each says once."""
@@ -127,7 +127,7 @@ class LibraryWriter:
         while True:
             try:
                 async with connect(
-                    f"{HOST}:{PORT}", env=process.env, request_timeout=self._plan.request_timeout_s
+                    self._addresses, env=process.env, request_timeout=self._plan.request_timeout_s
                 ) as client:
                     await self._write(client)
                     return
@@ -159,7 +159,7 @@ class LibraryWriter:
                             nursery.start_soon(self._send, producer, partition)
             await self._send_until_acknowledged(producer)
             attempt_count = 0
-            while attempt_count < _LAST_ATTEMPTS:
+            while attempt_count < plan.last_attempts:
                 self._was_told_why = False
                 with self._operation():
                     is_answered = await self._send_the_last(producer)
@@ -201,8 +201,10 @@ class LibraryWriter:
         outcome, offset, level = Outcome.UNKNOWN, None, 0
         try:
             receipt = await producer.send(TOPIC, record.value, partition=partition)
-            outcome, offset = Outcome.OK, receipt.offset
-            level = 0 if receipt.ack_level is None else int(receipt.ack_level)
+            outcome = Outcome.OK
+            if self._plan.is_told:
+                offset = receipt.offset
+                level = 0 if receipt.ack_level is None else int(receipt.ack_level)
         except TidelogError as error:
             outcome = outcome_of(error)
             self._was_told_why |= isinstance(error, (LogOfflineError, OutOfOrderSequenceError))
@@ -234,8 +236,7 @@ class LibraryWriter:
                     for record, outcome, offset in told
                     if outcome is wanted
                 ]
-                # Without acks, nobody was told anything.
-                known = wanted if self._plan.acks else Outcome.UNKNOWN
+                known = wanted if self._plan.is_told else Outcome.UNKNOWN
                 if steps:
                     name = self._values.name
                     self._history.append(Operation(name, known, steps, began_at))

@@ -16,9 +16,9 @@ from wire.errors import (
     CorruptBatchError,
     DiskFullError,
     IneligibleReplicaError,
-    LeaderNotAvailableError,
     LogOfflineError,
     NotControllerError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderError,
     RetriableError,
@@ -221,8 +221,8 @@ class RotIsFound(Checker):
 _NEVER = (
     CorruptBatchError,
     IneligibleReplicaError,
-    LeaderNotAvailableError,
     NotControllerError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderError,
 )

@@ -1,0 +1,55 @@
+"""Running a program in namespaces of its own, of which nothing is left when it ends in any way.
+
+Network, mounts and processes are all its own. The kernel takes them down with their first process,
+and that one is killed with whoever has started it.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+_TOOLS: Final = ("ip", "unshare", "setpriv", "mount")
+_PATIENCE_S: Final = 30.0
+
+# `ip netns` keeps its names there. Not those of the whole machine, which would outlive the run.
+_OWN_NAMES: Final = "mount -t tmpfs tmpfs /var/run"
+_TRIAL: Final = (
+    f"{_OWN_NAMES} && ip netns add trial"
+    " && ip link add uplink type veth peer name link netns trial"
+    " && ip -n trial rule add from 10.0.0.1 to 10.0.0.2 blackhole"
+    " && ip netns exec trial true"
+)
+
+
+def isolated(command: Sequence[str]) -> list[str]:
+    """Return the command that runs `command` in namespaces; kill it, and all in there is killed."""
+    return _in_namespaces(f'{_OWN_NAMES} && exec "$@"', *command)
+
+
+def missing_here() -> str:
+    """Return what this machine lacks, in words; nothing when it lacks nothing."""
+    lacks = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if lacks:
+        return ", ".join(lacks)
+    trial = subprocess.run(
+        _in_namespaces(_TRIAL),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PATIENCE_S,
+    )
+    if trial.returncode == 0:
+        return ""
+    said = trial.stderr.strip().splitlines()
+    who = "" if os.geteuid() == 0 else ", as root or where users may make them"
+    return f"network namespaces{who} ({said[-1] if said else 'they cannot be made'})"
+
+
+def _in_namespaces(script: str, *arguments: str) -> list[str]:
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    unshare = ["unshare", *as_root, "--net", "--mount", "--pid", "--fork"]
+    unshare += ["--kill-child", "--mount-proc"]
+    return ["setpriv", "--pdeathsig", "KILL", *unshare, "sh", "-c", script, "sh", *arguments]

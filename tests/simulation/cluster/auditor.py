@@ -1,0 +1,74 @@
+"""Asks every broker of a cluster what it knows; they all must know what was agreed on."""
+
+import trio
+
+from coordinator.cluster.state import ClusterState
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.cluster.machines import PORT, host_of
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S
+from wire import api
+from wire.errors import TidelogError
+from wire.rpc import open_rpc
+from wire.session import MetadataReply, MetadataRequest
+
+_LATE_S = 5.0
+"""A broker may be so far behind when all is well."""
+
+
+async def audit(process: Process, plan: ClusterPlan, state: ClusterState) -> None:
+    """Ask all brokers for all topics, until they say what was agreed on; nobody may change that.
+
+    Raises:
+        ViolationError: One of them says something else for long.
+    """
+    for node_id in plan.node_ids:
+        late_at = trio.current_time() + _LATE_S
+        problem = _difference(await _ask(process, node_id), plan, state)
+        while problem and trio.current_time() < late_at:
+            await trio.sleep(BACKOFF_S)
+            problem = _difference(await _ask(process, node_id), plan, state)
+        if problem:
+            raise ViolationError("StatesAgree", f"node {node_id} {problem}")
+
+
+def _difference(reply: MetadataReply, plan: ClusterPlan, state: ClusterState) -> str:
+    """Return in what an answer is wrong, empty if in nothing."""
+    expected = {
+        topic.name: (
+            topic.topic_id,
+            [
+                (partition.leader, partition.leader_epoch)
+                for partition in state.partitions(topic.topic_id)
+            ],
+        )
+        for topic in state.catalog.topics
+    }
+    found = {
+        topic.name: (
+            topic.topic_id,
+            [(each.leader_id, each.leader_epoch) for each in topic.partitions],
+        )
+        for topic in reply.topics
+    }
+    if found != expected:
+        return f"knows {found}; agreed on is {expected}"
+    if {broker.node_id for broker in reply.brokers} != set(plan.node_ids):
+        return f"knows {reply.brokers}"
+    return ""
+
+
+async def _ask(process: Process, node_id: int) -> MetadataReply:
+    while True:
+        try:
+            async with open_rpc(
+                process.env.network,
+                host_of(node_id),
+                PORT,
+                client_name=process.name,
+                client_version="1",
+            ) as connection:
+                return await connection.ask(api.METADATA, MetadataRequest(None))
+        except TidelogError:
+            await trio.sleep(BACKOFF_S)

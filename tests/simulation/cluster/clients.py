@@ -1,0 +1,235 @@
+"""All clients of a life of a cluster; each has a machine of its own."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, final
+
+import trio
+
+from tests.simulation.checkers.book import Book, ProducerRules
+from tests.simulation.checkers.history import Operation
+from tests.simulation.cluster.crew import Crew, Member
+from tests.simulation.cluster.machines import addresses
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.mover import Mover
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.topic_maker import TopicMaker
+from tests.simulation.cluster.visitor import Visitor
+from tests.simulation.node import Node
+from tests.simulation.plans import ProducerPlan, ReadingPlan
+from tests.simulation.process import Program
+from tests.simulation.readers import LibraryReader
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.world import World
+from tests.simulation.writers import LibraryWriter, Values
+
+_RESTART_S = 0.2
+_VISITOR = ProducerPlan(
+    kind="raw",
+    acks=2,
+    is_idempotent=False,
+    compression="none",
+    pause_s=0.0,
+    burst_max=1,
+    value_bytes_max=10,
+    delivery_timeout_s=1.0,
+)
+
+
+class _Worker(Protocol):
+    """Somebody who works until told to stop."""
+
+    should_stop: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """A machine and what runs on it."""
+
+    node: Node
+    program: Callable[[], Program]
+    """Makes what runs next, as somebody else than before."""
+
+    def start(self) -> None:
+        """Run it, unless it runs."""
+        if self.node.process is None:
+            self.node.start(self.program())
+
+
+@final
+class Clients:
+    """All clients; who dies is started again as somebody else."""
+
+    def __init__(
+        self,
+        world: World,
+        plan: ClusterPlan,
+        book: Book,
+        minutes: Minutes,
+        sometimes: Sometimes,
+        rules: dict[str, ProducerRules],
+    ) -> None:
+        """Have none yet; `rules` gets what each producer asks for, by its name."""
+        self.history: list[Operation] = []
+        self._rules = rules
+        self._world = world
+        self._plan = plan
+        self._book = book
+        self._minutes = minutes
+        self._sometimes = sometimes
+        self._topic_id = b""
+        self._should_stop = False
+        self._is_dismissed = False
+        self._clients: dict[str, _Client] = {}
+        self._generations: Counter[str] = Counter()
+        self._workers: dict[str, _Worker] = {}
+        self._consumers: dict[str, LibraryReader] = {}
+        self._members: dict[str, Member] = {}
+        self.crew = Crew(b"", 0)
+        """What the members of the group have done."""
+
+    @property
+    def names(self) -> list[str]:
+        """The machines of all clients."""
+        return list(self._clients)
+
+    def begin(self, topic_id: bytes) -> None:
+        """Start them all."""
+        self._topic_id = topic_id
+        self.crew = Crew(topic_id, self._plan.partition_count)
+        for number in range(self._plan.member_count):
+            self._add(f"m{number}", partial(self._member, f"m{number}"))
+        for number, plan in enumerate(self._plan.producers):
+            self._add(f"p{number}", partial(self._writer, f"p{number}", plan))
+        for number in range(self._plan.consumer_count):
+            self._add(f"c{number}", partial(self._consumer, f"c{number}"))
+        if self._plan.churn_pause_s is not None:
+            self._add("maker", partial(self._maker, self._plan.churn_pause_s))
+        if self._plan.move_pause_s is not None:
+            self._add("mover", self._mover)
+        if self._plan.visit_pause_s is not None:
+            self._add("visitor", self._visitor)
+
+    def kill(self, dice: float) -> None:
+        """Kill one of them, and start it again a little later."""
+        client = list(self._clients.values())[int(dice * len(self._clients))]
+        if client.node.process is not None:
+            self._sometimes.reached("client died")
+            client.node.kill()
+            self._world.clock.call_later(_RESTART_S, client.start)
+
+    def leave_group(self, dice: float) -> None:
+        """Have a member leave its group in good order, and another one come a little later."""
+        if self._members:
+            name = list(self._members)[int(dice * len(self._members))]
+            self._members[name].stop()
+            self._start_again(name, _RESTART_S + 2 * dice)
+
+    def _start_again(self, name: str, after_s: float) -> None:
+        """Start a client that ends by itself, after so long, and when it has ended."""
+
+        def start() -> None:
+            if self._clients[name].node.process is None:
+                self._clients[name].start()
+            elif not self._is_dismissed:
+                self._start_again(name, _RESTART_S)
+
+        self._world.clock.call_later(after_s, start)
+
+    async def finish(self) -> None:
+        """Let all end their work; return when they have."""
+        self._should_stop = True
+        for worker in self._workers.values():
+            worker.should_stop = True
+        await trio.sleep(_RESTART_S)  # Who was killed a moment ago is started again.
+        for name in self._clients:
+            if name not in self._consumers and name not in self._members:
+                await self._ended(name)
+        # Nobody writes any more, so the end that they find now is the end.
+        for name, consumer in self._consumers.items():
+            consumer.stop()
+            await self._ended(name)
+
+    async def dismiss(self, ends: dict[int, int]) -> None:
+        """Let the members of the group go when they have processed all up to these ends."""
+        self.crew.is_hurried = True
+        while self._members and self._crew_is_behind(ends):  # noqa: ASYNC110  (nobody tells)
+            await trio.sleep(0.1)
+        self._is_dismissed = True
+        for name, member in self._members.items():
+            member.stop()
+            await self._ended(name)
+
+    def _crew_is_behind(self, ends: dict[int, int]) -> bool:
+        committed = self.crew.committed(self._minutes.groups)
+        return any(committed[partition] < end for partition, end in ends.items())
+
+    async def _ended(self, name: str) -> None:
+        while (process := self._clients[name].node.process) is not None:
+            await process.ended.wait()
+
+    def _add(self, name: str, program: Callable[[], Program]) -> None:
+        client = _Client(self._world.add_node(name), program)
+        self._clients[name] = client
+        client.start()
+
+    def _generation(self, name: str) -> str:
+        self._generations[name] += 1
+        return f"{name}.{self._generations[name]}"
+
+    def _employ(self, name: str, worker: _Worker) -> None:
+        worker.should_stop = self._should_stop
+        self._workers[name] = worker
+
+    def _values(self, generation: str, plan: ProducerPlan) -> Values:
+        self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
+        random = self._world.streams.stream(f"writer {generation}")
+        return Values(generation, plan, random, self._plan.partition_count)
+
+    def _writer(self, name: str, plan: ProducerPlan) -> Program:
+        values = self._values(self._generation(name), plan)
+        writer = LibraryWriter(
+            plan, values, self._book, self._sometimes, self.history, addresses(self._plan)
+        )
+        self._employ(name, writer)
+        return writer.run
+
+    def _consumer(self, name: str) -> Program:
+        consumer = LibraryReader(
+            self._generation(name),
+            self._book,
+            self.history,
+            ReadingPlan(read_from="followers" if self._plan.reads_from_followers else "leader"),
+            addresses(self._plan),
+        )
+        self._consumers[name] = consumer
+        return consumer.run
+
+    def _maker(self, pause_s: float) -> Program:
+        random = self._world.streams.stream(self._generation("maker"))
+        maker = TopicMaker(self._plan, pause_s, random, self._minutes, self._sometimes)
+        self._employ("maker", maker)
+        return maker.run
+
+    def _mover(self) -> Program:
+        random = self._world.streams.stream(self._generation("mover"))
+        mover = Mover(self._plan, random, self._sometimes)
+        self._employ("mover", mover)
+        return mover.run
+
+    def _visitor(self) -> Program:
+        values = self._values(self._generation("visitor"), _VISITOR)
+        visitor = Visitor(
+            self._plan, values, self._book, self._minutes, self._sometimes, self._topic_id
+        )
+        self._employ("visitor", visitor)
+        return visitor.run
+
+    def _member(self, name: str) -> Program:
+        random = self._world.streams.stream(self._generation(name))
+        member = Member(addresses(self._plan), self.crew, random, self._minutes, self._sometimes)
+        self._members[name] = member
+        return member.run

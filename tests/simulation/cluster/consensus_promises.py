@@ -1,0 +1,180 @@
+"""What the nodes of a cluster promise each other: one log, and one state that follows from it."""
+
+from collections.abc import Mapping
+from typing import final
+
+from tests.simulation.cluster.minutes import Applied, Elected, NodeChecker, Voted
+
+
+@final
+class ElectionSafety(NodeChecker):
+    """A term has one leader at most (I68)."""
+
+    def __init__(self) -> None:
+        """Know of no leader."""
+        self._leaders: dict[int, int] = {}
+
+    def elected(self, elected: Elected) -> None:
+        """See `NodeChecker`."""
+        known = self._leaders.setdefault(elected.term, elected.node_id)
+        if known != elected.node_id:
+            self.fail(f"nodes {known} and {elected.node_id} both lead term {elected.term}")
+
+
+@final
+class LeaderCompleteness(NodeChecker):
+    """Whoever is elected has everything that was ever committed in earlier terms (I68).
+
+    Definition: when a node begins to lead a term, its log has the last entry of an earlier term
+    that any node had applied by then. By log matching it then has those before; what it applies of
+    them `StateMachineSafety` compares. In a later term more may be committed already, for who wins
+    an election may hear of it late.
+    """
+
+    def __init__(self) -> None:
+        """Know of no entry."""
+        self._last_indexes: dict[int, int] = {}
+        """By term: the last entry that was applied."""
+
+    def applied(self, applied: Applied) -> None:
+        """See `NodeChecker`."""
+        last = self._last_indexes.get(applied.term, 0)
+        self._last_indexes[applied.term] = max(last, applied.index)
+
+    def elected(self, elected: Elected) -> None:
+        """See `NodeChecker`."""
+        term = max((term for term in self._last_indexes if term < elected.term), default=None)
+        if term is not None and not elected.has_entry(self._last_indexes[term], term):
+            self.fail(
+                f"node {elected.node_id} leads term {elected.term} without entry"
+                f" {self._last_indexes[term]} of term {term}, which was applied"
+            )
+
+
+@final
+class StateMachineSafety(NodeChecker):
+    """What one node has applied at an index, no node ever applies another entry at (I68)."""
+
+    def __init__(self) -> None:
+        """Know of no entry."""
+        self._entries: dict[int, tuple[int, bytes]] = {}
+
+    def applied(self, applied: Applied) -> None:
+        """See `NodeChecker`."""
+        entry = (applied.term, applied.content)
+        known = self._entries.setdefault(applied.index, entry)
+        if known != entry:
+            self.fail(
+                f"entry {applied.index} was {_short(known)}, and node {applied.node_id} applies"
+                f" {_short(entry)}"
+            )
+
+    def restored(self, node_id: int, index: int, term: int) -> None:
+        """See `NodeChecker`."""
+        known = self._entries.get(index)
+        if known is not None and known[0] != term:
+            self.fail(
+                f"entry {index} is of term {known[0]}, and node {node_id} has a snapshot that"
+                f" ends with one of term {term}"
+            )
+
+
+@final
+class AppliedInOrder(NodeChecker):
+    """A process applies each entry once, in order, from the state on that it began with."""
+
+    def __init__(self) -> None:
+        """Know of no process."""
+        self._last: dict[int, int] = {}
+
+    def began(self, node_id: int, applied_index: int) -> None:
+        """See `NodeChecker`."""
+        self._last[node_id] = applied_index
+
+    def restored(self, node_id: int, index: int, term: int) -> None:
+        """See `NodeChecker`."""
+        del term
+        if index <= self._last[node_id]:
+            self.fail(f"node {node_id} goes back from entry {self._last[node_id]} to {index}")
+        self._last[node_id] = index
+
+    def applied(self, applied: Applied) -> None:
+        """See `NodeChecker`."""
+        last = self._last[applied.node_id]
+        if applied.index != last + 1:
+            self.fail(f"node {applied.node_id} applies entry {applied.index} behind {last}")
+        self._last[applied.node_id] = applied.index
+
+
+@final
+class TermNeverFalls(NodeChecker):
+    """A node never speaks in an earlier term than it has spoken in, whatever happens to it (I66).
+
+    The term is on its disk before the first word of it.
+    """
+
+    def __init__(self) -> None:
+        """Have heard of nobody."""
+        self._terms: dict[str, int] = {}
+
+    def spoke(self, node: str, term: int) -> None:
+        """See `NodeChecker`."""
+        if term < self._terms.get(node, 0):
+            self.fail(f"node {node} speaks in term {term}, and has in term {self._terms[node]}")
+        self._terms[node] = term
+
+
+@final
+class OneVote(NodeChecker):
+    """A node has one vote in each term, whatever happens to it (I66)."""
+
+    def __init__(self) -> None:
+        """Know of no vote."""
+        self._votes: dict[tuple[str, int], str] = {}
+
+    def voted(self, voted: Voted) -> None:
+        """See `NodeChecker`."""
+        known = self._votes.setdefault((voted.voter, voted.term), voted.candidate)
+        if known != voted.candidate:
+            self.fail(
+                f"node {voted.voter} votes for {known} and for {voted.candidate} in term"
+                f" {voted.term}"
+            )
+
+
+@final
+class StatesAgree(NodeChecker):
+    """The same entries come to the same state, on every node, from a snapshot or one by one.
+
+    At the end all nodes have applied all entries.
+    """
+
+    def state_seen(self, node_id: int, index: int, state: bytes, expected: bytes | None) -> None:
+        """See `NodeChecker`."""
+        if expected is not None and state != expected:
+            self.fail(
+                f"the state of node {node_id} is not what the entries up to {index} come to:"
+                f" {_difference(state, expected)}"
+            )
+
+    def ended(self, states: Mapping[int, tuple[int, bytes]]) -> None:
+        """See `NodeChecker`."""
+        first_id = min(states)
+        for node_id, (index, state) in states.items():
+            if (index, state) != states[first_id]:
+                self.fail(
+                    f"at the end node {first_id} has applied {states[first_id][0]} entries and"
+                    f" node {node_id} {index}, or their states differ"
+                )
+
+
+def _short(entry: tuple[int, bytes]) -> str:
+    return f"{entry[1][:40]!r} of term {entry[0]}"
+
+
+def _difference(one: bytes, other: bytes) -> str:
+    at = next(
+        (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
+        min(len(one), len(other)),
+    )
+    return f"{one[max(0, at - 20) : at + 20]!r} is not {other[max(0, at - 20) : at + 20]!r}"

@@ -1,0 +1,146 @@
+"""Members of a consumer group, which process the records of a topic and commit what they did.
+
+They commit behind what they have processed, so every record is processed at least once.
+"""
+
+from random import Random
+from typing import Final, final
+
+import trio
+
+from client.client import connect
+from client.consumer import Consumer
+from client.record import RecordBatch
+from coordinator.groups.state_machine import ConsumerGroups
+from tests.simulation.broker_host import TOPIC
+from tests.simulation.checkers.book import FinalLog, Place, ViolationError
+from tests.simulation.cluster.minutes import GroupCommit, Minutes, Work
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S
+from tests.simulation.sometimes import Sometimes
+from wire.errors import PartitionNotOwnedError, TidelogError
+
+GROUP: Final = "crew"
+_COMMITS_AUTOMATICALLY = 0.3
+_WORK_MEAN_S = 0.02
+_LONG_WORK_S = 5.0
+_HURRIED_S = 0.01
+_WORKS_LONG = 0.03
+_LOOKS = 0.05
+"""How often a member asks how far the group is."""
+
+
+@final
+class Crew:
+    """What all members of the group have done together."""
+
+    def __init__(self, topic_id: bytes, partition_count: int) -> None:
+        """Have done nothing."""
+        self.topic_id = topic_id
+        self.processed: dict[Place, bytes] = {}
+        """Every record that was handed out to a member."""
+        self.told: dict[int, int] = dict.fromkeys(range(partition_count), 0)
+        """By partition: up to where somebody was told that it is committed (exclusive end)."""
+        self.is_hurried = False
+        """Whether work takes hardly any time any more."""
+
+    def committed(self, groups: ConsumerGroups) -> dict[int, int]:
+        """Return by partition up to where the group is, by what was agreed on."""
+        group = groups.groups.get(GROUP)
+        found = {
+            partition: None if group is None else group.committed((self.topic_id, partition))
+            for partition in self.told
+        }
+        return {partition: 0 if at is None else at.offset for partition, at in found.items()}
+
+    def check(self, logs: dict[int, FinalLog]) -> None:
+        """Check that no record was left out.
+
+        Raises:
+            ViolationError: One was.
+        """
+        for partition, log in logs.items():
+            for offset, value in log.values.items():
+                if self.processed.get((partition, offset)) != value:
+                    raise ViolationError(
+                        "NoneLeftOut", f"no member of {GROUP} has processed {(partition, offset)}"
+                    )
+
+
+@final
+class Member:
+    """One member, in one process."""
+
+    def __init__(
+        self, addresses: str, crew: Crew, random: Random, minutes: Minutes, sometimes: Sometimes
+    ) -> None:
+        """Work for `crew`."""
+        self.should_stop = False
+        self._scope = trio.CancelScope()
+        self._addresses = addresses
+        self._crew = crew
+        self._random = random
+        self._minutes = minutes
+        self._sometimes = sometimes
+
+    def stop(self) -> None:
+        """Leave the group, and end."""
+        self.should_stop = True
+        self._scope.cancel()
+
+    async def run(self, process: Process) -> None:
+        """Work until told to stop."""
+        while not self.should_stop:
+            try:
+                async with connect(
+                    self._addresses, env=process.env, client_name=process.name, request_timeout=4.0
+                ) as client:
+                    is_automatic = self._random.random() < _COMMITS_AUTOMATICALLY
+                    consumer = client.consumer(
+                        TOPIC,
+                        group_id=GROUP,
+                        auto_offset_reset="earliest",
+                        enable_auto_commit=is_automatic,
+                        auto_commit_interval=1.0,
+                    )
+                    with trio.CancelScope() as self._scope:
+                        async with consumer:
+                            await self._work(consumer, process.name, commits=not is_automatic)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _work(self, consumer: Consumer, name: str, *, commits: bool) -> None:
+        self._sometimes.reached("group joined")
+        async for batch in consumer.batches():
+            partition = (self._crew.topic_id, batch.partition)
+            self._minutes.worked(Work(GROUP, name, partition))
+            self._note(batch)
+            is_long = self._random.random() < _WORKS_LONG
+            work_s = _LONG_WORK_S if is_long else self._random.expovariate(1 / _WORK_MEAN_S)
+            await trio.sleep(min(work_s, _HURRIED_S) if self._crew.is_hurried else work_s)
+            if commits:
+                await self._commit(consumer, batch.partition, batch.next_offset)
+            if self._random.random() < _LOOKS:
+                await self._look(consumer)
+
+    async def _commit(self, consumer: Consumer, partition: int, offset: int) -> None:
+        try:
+            await consumer.commit({(TOPIC, partition): offset})
+        except PartitionNotOwnedError:
+            return  # Others will process these again.
+        self._minutes.told_committed(GroupCommit(GROUP, (self._crew.topic_id, partition), offset))
+        self._crew.told[partition] = max(offset, self._crew.told[partition])
+
+    def _note(self, batch: RecordBatch) -> None:
+        for record in batch.records():
+            if record.value is not None:
+                self._crew.processed[batch.partition, record.offset] = record.value
+
+    async def _look(self, consumer: Consumer) -> None:
+        """Ask how far the group is; it never is behind what somebody was told before."""
+        least = dict(self._crew.told)
+        found = await consumer.committed([(TOPIC, partition) for partition in least])
+        for at, offset in found.items():
+            place = (self._crew.topic_id, at.partition)
+            commit = GroupCommit(GROUP, place, offset or 0)
+            self._minutes.found_committed(commit, least[at.partition])

@@ -1,0 +1,363 @@
+"""One life of a cluster by a plan: brokers, clients, faults, and a tail in which all must be well.
+
+In the tail all faults end. Within seconds the nodes must be of one mind, and everybody who waits
+must get what it waits for. Then the power of all machines is cut, and what a last reader and an
+auditor find is compared with everything that was ever said.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+import trio
+
+from client.client import connect
+from client.consumer import Consumer
+from tests.simulation.broker_host import TOPIC
+from tests.simulation.checkers.book import (
+    Book,
+    Checker,
+    Fetched,
+    FinalLog,
+    ProducerRules,
+    ViolationError,
+)
+from tests.simulation.checkers.broker_promises import DamageIsReal
+from tests.simulation.checkers.consumer_promises import ConsumersReadAll
+from tests.simulation.checkers.history import (
+    HistoryChecker,
+    Operation,
+    Outcome,
+    Poll,
+    unexpected,
+)
+from tests.simulation.checkers.log_promises import (
+    AcknowledgedStays,
+    Contiguous,
+    NoDuplicates,
+    NothingPhantom,
+    ProducerOrder,
+    StableOffsets,
+)
+from tests.simulation.cluster.auditor import audit
+from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.consensus_promises import (
+    AppliedInOrder,
+    ElectionSafety,
+    LeaderCompleteness,
+    OneVote,
+    StateMachineSafety,
+    StatesAgree,
+    TermNeverFalls,
+)
+from tests.simulation.cluster.faults import Nemesis
+from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
+from tests.simulation.cluster.machines import Machines, addresses
+from tests.simulation.cluster.metadata_promises import (
+    AnswersAreCommitted,
+    FencedIsSilent,
+    LeadersAreAlive,
+    NamesAreUnique,
+    OneLeader,
+)
+from tests.simulation.cluster.minutes import Minutes, NodeChecker
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.replica_witness import watching_replicas
+from tests.simulation.cluster.replicas import Replicas
+from tests.simulation.cluster.replication_promises import (
+    CommittedIsEverywhere,
+    HighWatermarkStays,
+    LatestRises,
+    LogsMatch,
+    ReplicaStays,
+    TooFewIsSaid,
+)
+from tests.simulation.cluster.sometimes import PROBES
+from tests.simulation.cluster.witness import witnessing
+from tests.simulation.defects import no_defect_unheard
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S
+from tests.simulation.report import LifeReport, judged
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.world import Simulation, World
+from wire.errors import TidelogError
+
+_FORMING_S = 60.0
+_OF_ONE_MIND_S = 20.0
+"""An election takes a second or two; a broker that was silent may have to be let in again."""
+_IN_SYNC_S = 20.0
+"""A replica that has come back has little to catch up with."""
+_PATIENCE_S = 60.0
+"""For the clients: with what they had to wait for still under way."""
+_GROUP_PATIENCE_S = 120.0
+"""For members of a group: one that has died is missed after 45 seconds."""
+_EVENTS_PER_S_MAX = 60_000
+_MOMENT_S = 0.01
+
+
+@final
+class _Life:
+    def __init__(self, world: World, plan: ClusterPlan, *, goes_on: bool) -> None:
+        self.sometimes = Sometimes(PROBES)
+        self.rules: dict[str, ProducerRules] = {}
+        self.book = Book(_checkers(self.rules), world.clock.current_time, goes_on=goes_on)
+        clock = world.clock
+        self.minutes = Minutes(_node_checkers(), clock.current_time, clock.fail, goes_on=goes_on)
+        self.replicas = Replicas(self.minutes)
+        self._world = world
+        self._plan = plan
+        self.machines = Machines(world, plan, self.book, self.minutes, self.sometimes)
+        self.machines.on_truncated.append(self.replicas.truncated)
+        self._clients = Clients(world, plan, self.book, self.minutes, self.sometimes, self.rules)
+
+    async def live(self) -> None:
+        plan = self._plan
+        async with trio.open_nursery() as nursery:
+            self.machines.run(nursery)
+            await self._wait_of_one_mind(_FORMING_S)
+            topic_id = await self._create_topic()
+            nemesis = Nemesis(
+                self._world, self.machines, self.minutes, self.sometimes, self._clients
+            )
+            self._clients.begin(topic_id)
+            nemesis.begin(plan)
+            await trio.sleep(plan.seconds)
+            nemesis.end()
+            await self._wait_of_one_mind(_OF_ONE_MIND_S)
+            await self._wait_in_sync()
+            try:
+                with trio.fail_after(_PATIENCE_S):
+                    await self._clients.finish()
+            except trio.TooSlowError:
+                raise ViolationError("Liveness", "not every client comes to its end") from None
+            for machine in self.machines.all:
+                machine.cut_power()
+                machine.start_now()
+            await self._wait_of_one_mind(_OF_ONE_MIND_S)
+            logs = await self._look_at_everything()
+            await self._compare_replicas()
+            await self._dismiss_crew(logs)
+            nursery.cancel_scope.cancel()
+        self.book.ended(logs)
+        if plan.member_count:
+            self._clients.crew.check(logs)
+        self._check_history(logs)
+
+    async def _wait_of_one_mind(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while not self.machines.are_of_one_mind():  # noqa: ASYNC110  (nodes tell nobody)
+                await trio.sleep(0.1)
+            return
+        raise ViolationError("Liveness", f"the nodes are not of one mind within {seconds:g} s")
+
+    async def _wait_in_sync(self) -> None:
+        with trio.move_on_after(_IN_SYNC_S):
+            while not self.replicas.are_in_sync():  # noqa: ASYNC110  (replicas tell nobody)
+                await trio.sleep(0.1)
+            return
+        raise ViolationError("Liveness", f"not all replicas are in sync within {_IN_SYNC_S:g} s")
+
+    async def _compare_replicas(self) -> None:
+        await self._wait_in_sync()
+        with trio.move_on_after(_IN_SYNC_S):
+            while not self.replicas.are_whole():  # noqa: ASYNC110  (replicas tell nobody)
+                await trio.sleep(0.1)
+            self.replicas.compare()
+            return
+        raise ViolationError(
+            "Liveness", f"not all replicas are level and whole within {_IN_SYNC_S:g} s"
+        )
+
+    async def _dismiss_crew(self, logs: dict[int, FinalLog]) -> None:
+        ends = {partition: log.high_watermark for partition, log in logs.items()}
+        with trio.move_on_after(_GROUP_PATIENCE_S):
+            await self._clients.dismiss(ends)
+            return
+        crew = self._clients.crew
+        raise ViolationError(
+            "Liveness",
+            f"a group is at {crew.committed(self.minutes.groups)}, and records go to {ends}",
+        )
+
+    async def _create_topic(self) -> bytes:
+        ids: list[bytes] = []
+
+        async def create(process: Process) -> None:
+            async with connect(addresses(self._plan), env=process.env) as client:
+                try:
+                    reply = await client.admin.create_topic(
+                        TOPIC,
+                        self._plan.partition_count,
+                        replication_factor=self._plan.replication_factor,
+                        config=self._plan.topic_settings,
+                    )
+                except TidelogError as error:
+                    raise ViolationError(
+                        "Liveness", f"nothing is wrong, and {TOPIC} is not created: {error}"
+                    ) from error
+                self.minutes.told_created(TOPIC, reply.topic_id)
+                ids.append(reply.topic_id)
+
+        await self._world.add_node("founder").start(create).ended.wait()
+        return ids[0]
+
+    async def _look_at_everything(self) -> dict[int, FinalLog]:
+        logs: dict[int, FinalLog] = {}
+
+        async def read(process: Process) -> None:
+            while True:
+                try:
+                    async with (
+                        connect(addresses(self._plan), env=process.env) as client,
+                        client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
+                    ):
+                        logs.update(await _read_all(consumer, self.book))
+                        break
+                except TidelogError:
+                    await trio.sleep(BACKOFF_S)
+            await audit(process, self._plan, self.minutes.image.state)
+
+        process = self._world.add_node("auditor").start(read)
+        with trio.move_on_after(_PATIENCE_S):
+            await process.ended.wait()
+            # Members of groups are still at work: an entry may be on its way to some nodes.
+            while not self.minutes.are_level():  # noqa: ASYNC110  (nodes tell nobody)
+                await trio.sleep(_MOMENT_S)
+            self.minutes.ended()
+            return logs
+        raise ViolationError("Liveness", "the last reader does not come to the end")
+
+    def _check_history(self, logs: dict[int, FinalLog]) -> None:
+        history = self._clients.history
+        for number, log in logs.items():
+            values = [(offset, value.decode()) for offset, value in sorted(log.values.items())]
+            history.append(Operation("last reader", Outcome.OK, [Poll({str(number): values})]))
+        found = HistoryChecker(
+            history,
+            log_starts={str(number): log.log_start_offset for number, log in logs.items()},
+            may_repeat={name for name, rules in self.rules.items() if rules.may_repeat},
+            void={},
+            unknown_below={},
+        ).check()
+        for anomaly, cases in unexpected(found, uses_subscribe=False).items():
+            raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
+
+
+async def _read_all(consumer: Consumer, book: Book) -> dict[int, FinalLog]:
+    """Return all that there is, after it was written to the book."""
+    asked_at = trio.current_time()
+    starts, ends = await consumer.beginning_offsets(), await consumer.end_offsets()
+    logs = {
+        at.partition: FinalLog(log_start_offset=start, high_watermark=ends[at])
+        for at, start in starts.items()
+    }
+    async for batch in consumer.batches(ends):
+        log = logs[batch.partition]
+        records = [
+            (record.offset, record.value) for record in batch.records() if record.value is not None
+        ]
+        log.values.update(records)
+        book.fetched(
+            Fetched(
+                "last reader",
+                batch.partition,
+                records[0][0],
+                batch.next_offset,
+                records,
+                log.high_watermark,
+                log.log_start_offset,
+                asked_at,
+            )
+        )
+    return logs
+
+
+def _checkers(rules: dict[str, ProducerRules]) -> Sequence[Checker]:
+    return [
+        NothingPhantom(),
+        StableOffsets(),
+        NoDuplicates(rules),
+        Contiguous(),
+        DamageIsReal(),
+        AcknowledgedStays(),
+        ConsumersReadAll(),
+        ProducerOrder(rules),
+    ]
+
+
+def _node_checkers() -> Sequence[NodeChecker]:
+    return [
+        ElectionSafety(),
+        LeaderCompleteness(),
+        OneVote(),
+        StateMachineSafety(),
+        AppliedInOrder(),
+        TermNeverFalls(),
+        StatesAgree(),
+        AnswersAreCommitted(),
+        NamesAreUnique(),
+        LeadersAreAlive(),
+        FencedIsSilent(),
+        OneOwner(),
+        CommitsStay(),
+        OneLeader(),
+        CommittedIsEverywhere(),
+        LogsMatch(),
+        HighWatermarkStays(),
+        ReplicaStays(),
+        LatestRises(),
+        TooFewIsSaid(),
+    ]
+
+
+def live(
+    plan: ClusterPlan,
+    *,
+    show: Callable[[str], None] | None = None,
+    shows_steps: bool = False,
+    goes_on: bool = False,
+) -> LifeReport[ClusterPlan]:
+    """Live one life and return what there is to say of it; the same for the same plan.
+
+    Args:
+        plan: What it is to be.
+        show: Is given a line for each event.
+        shows_steps: Whether these are also the steps of tasks.
+        goes_on: Whether it goes on when a checker has objected, to see which others will.
+    """
+    simulation = Simulation(
+        plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX
+    )
+    lives: list[_Life] = []
+
+    async def main(world: World) -> None:
+        life = _Life(world, plan, goes_on=goes_on)
+        lives.append(life)
+        with (
+            witnessing(life.minutes),
+            watching_replicas(life.replicas),
+            no_defect_unheard(world.clock.fail),
+        ):
+            await life.live()
+
+    checker, problem = judged(lambda: simulation.run(main))
+    life = lives[0]
+    objections = [*life.minutes.objections.values(), *life.book.objections.values()]
+    objectors = [each.checker for each in objections] + ([checker] if checker else [])
+    if objections:
+        checker, problem = objections[0].checker, str(objections[0])
+    return LifeReport(
+        plan=plan,
+        checker=checker,
+        problem=problem,
+        sometimes=dict(life.sometimes.counts),
+        counts={
+            "events": simulation.clock.event_count,
+            "crashes": life.machines.crash_count,
+            "entries": life.minutes.end_index,
+            "acknowledged": life.book.acknowledged_count,
+            "read": life.book.read_count,
+        },
+        simulated_s=simulation.clock.now,
+        fingerprint=simulation.trace.fingerprint(),
+        objectors=list(dict.fromkeys(objectors)),
+    )

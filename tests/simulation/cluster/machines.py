@@ -1,0 +1,259 @@
+"""The machines of brokers, and who keeps the brokers running on them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, Final, final
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.server import open_broker
+from coordinator.cluster.records import BrokerChanged, PartitionsChanged
+from coordinator.raft_node import RaftNode
+from tests.simulation.checkers.book import Book, ViolationError
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.process import Process
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.world import World
+from wire.errors import DataDirectoryError, DuplicateBrokerError, LogOfflineError
+
+PORT = 8433
+_REACHED: Final = {
+    "metadata_damaged": "damage found",
+    "metadata_offline": "metadata offline",
+    "replica_refilled": "replica refilled",
+    "replica_removed": "replica removed",
+    "replica_truncated": "replica truncated",
+}
+"""Probes that are reached when a broker says so."""
+_OFFLINE_MEAN_S = 0.5
+_HURRIED_S = 0.5
+_OUTAGE_MEAN_S = 12.0
+"""Longer than the session of a broker."""
+
+
+def host_of(node_id: int) -> str:
+    """Return the name of a node's machine."""
+    return f"node{node_id}"
+
+
+def addresses(plan: ClusterPlan) -> str:
+    """Return what a client is told to find the cluster."""
+    return ",".join(f"{host_of(node_id)}:{PORT}" for node_id in plan.node_ids)
+
+
+@final
+class Machine:
+    """One broker's machine: it crashes when told to, and is started again."""
+
+    def __init__(
+        self,
+        world: World,
+        plan: ClusterPlan,
+        node_id: int,
+        *,
+        random: Random,
+    ) -> None:
+        """Make the machine; `run` must run in a task of its own."""
+        self.node_id = node_id
+        self.node = world.add_node(host_of(node_id))
+        self.node.disk_speed.sync_mean_s = plan.sync_mean_s
+        self.crash_count = 0
+        self.has_failing_disk = False
+        """Whether a call to the disk has failed in the process that runs."""
+        self.is_disk_full = False
+        """Whether there is no room now."""
+        self.was_damaged = False
+        """Whether the node may have to come back under another identity."""
+        self.is_hurried = False
+        """Whether it is always started again at once."""
+        self.is_serving = False
+        """Whether the process that runs has said that it has started."""
+        self._world = world
+        self._plan = plan
+        self._random = random
+        self._stop_wanted = trio.Event()
+        self._starts = trio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs."""
+        return self.node.process is not None
+
+    async def run(self) -> None:
+        """Start the broker whenever it is down; work until cancelled."""
+        while True:
+            self._stop_wanted = trio.Event()
+            self._starts = trio.Event()
+            self.is_serving = False
+            process = self.node.start(self._serve)
+            await process.ended.wait()
+            with trio.move_on_after(self._random.expovariate(1 / self._restart_mean_s())):
+                await self._starts.wait()
+
+    def start_now(self) -> None:
+        """Have it started at once if it is down."""
+        self._starts.set()
+
+    def kill(self) -> None:
+        """End the process; nothing happens when none runs."""
+        if self.is_up:
+            self.crash_count += 1
+            self.has_failing_disk = False
+            self.node.kill()
+
+    def cut_power(self) -> None:
+        """End everything on the machine."""
+        self.crash_count += 1
+        self.has_failing_disk = False
+        self.node.cut_power()
+
+    def stop(self) -> None:
+        """Ask the broker to stop in good order."""
+        self._stop_wanted.set()
+
+    def offline(self) -> None:
+        """Have somebody notice that this process is of no use, unless it is gone by then."""
+        process = self.node.process
+
+        def kill() -> None:
+            if self.node.process is process:
+                self.kill()
+
+        self._world.clock.call_later(self._random.expovariate(1 / _OFFLINE_MEAN_S), kill)
+
+    def _restart_mean_s(self) -> float:
+        if self.is_hurried:
+            return _HURRIED_S
+        is_outage = self._random.random() < self._plan.outage_rate
+        return _OUTAGE_MEAN_S if is_outage else self._plan.restart_mean_s
+
+    async def _serve(self, process: Process) -> None:
+        settings: dict[str, Any] = {
+            **self._plan.broker_settings,
+            "node_id": self.node_id,
+            "listen": f"{host_of(self.node_id)}:{PORT}",
+            "peers": ",".join(f"{each}={host_of(each)}:{PORT}" for each in self._plan.node_ids),
+        }
+        config = BrokerConfig(**settings)
+        stop_wanted = self._stop_wanted
+        try:
+            async with open_broker(config, process.env, process.disk):
+                await stop_wanted.wait()
+        except (OSError, DataDirectoryError, LogOfflineError, DuplicateBrokerError) as error:
+            # Who comes back with another identity has to wait until it is given up under the old.
+            is_expected = (
+                self.was_damaged
+                if isinstance(error, DuplicateBrokerError)
+                else self.has_failing_disk or self.is_disk_full
+            )
+            if not is_expected:
+                raise ViolationError(
+                    "HonestStatus", f"{process.name} ends for no reason: {error}"
+                ) from error
+            process.env.probe("broker_failed", reason=str(error))
+        self.has_failing_disk = False
+
+
+@final
+class Machines:
+    """All of them, and which of their brokers leads."""
+
+    def __init__(
+        self, world: World, plan: ClusterPlan, book: Book, minutes: Minutes, sometimes: Sometimes
+    ) -> None:
+        """Make them."""
+        random = world.streams.stream("operator")
+        self.all = [Machine(world, plan, node_id, random=random) for node_id in plan.node_ids]
+        self._by_host = {machine.node.name: machine for machine in self.all}
+        self._book = book
+        self._minutes = minutes
+        self._sometimes = sometimes
+        self.on_truncated: list[Callable[[str], None]] = []
+        """Called with the directory of a replica that was truncated just now."""
+        self._was_fenced: set[int] = set()
+        world.observe(self._observe)
+        minutes.on_elected.append(self._elected)
+        minutes.on_committed.append(self._committed)
+        minutes.on_restored.append(lambda _: sometimes.reached("snapshot sent"))
+
+    @property
+    def names(self) -> list[str]:
+        """Their names in the network."""
+        return list(self._by_host)
+
+    @property
+    def crash_count(self) -> int:
+        """How often any of them has crashed."""
+        return sum(machine.crash_count for machine in self.all)
+
+    def of(self, node: RaftNode) -> Machine:
+        """Return the machine of a node."""
+        return self._by_host[host_of(node.identity.node_id)]
+
+    def leader(self) -> Machine | None:
+        """Return the machine whose node leads the others, in the latest term if several do."""
+        leading = [
+            (node.term, node_id)
+            for node_id, node in self._minutes.nodes.items()
+            if node.is_leader and self._by_host[host_of(node_id)].is_up
+        ]
+        return self._by_host[host_of(max(leading)[1])] if leading else None
+
+    def run(self, nursery: trio.Nursery) -> None:
+        """Keep all brokers running, in tasks of `nursery`."""
+        for machine in self.all:
+            nursery.start_soon(partial(machine.run), name=machine.node.name)
+
+    def are_of_one_mind(self) -> bool:
+        """Return whether one node leads, all others know it, and no broker is fenced."""
+        nodes = self._minutes.nodes
+        if len(nodes) < len(self.all) or not all(machine.is_up for machine in self.all):
+            return False
+        leader_ids = {node.leader_id for node in nodes.values()}
+        brokers = self._minutes.image.state.brokers
+        return (
+            len(leader_ids) == 1
+            and None not in leader_ids
+            and all(machine.node_id in brokers for machine in self.all)
+            and not any(broker.is_fenced for broker in brokers.values())
+            and all(machine.is_serving for machine in self.all)
+        )
+
+    def _observe(self, host: str, event: str, fields: Mapping[str, object]) -> None:
+        machine = self._by_host.get(host)
+        if machine is None:
+            return
+        self._book.probed(event, fields)
+        if event in _REACHED:
+            self._sometimes.reached(_REACHED[event])
+        if event == "broker_started":
+            machine.is_serving = True
+        elif event == "broker_stopped" and fields["is_clean"]:
+            self._sometimes.reached("clean stop")
+        elif event == "replica_truncated":
+            for listener in self.on_truncated:
+                listener(str(fields["directory"]))
+        if event == "metadata_offline" or fields.get("status") == "offline":
+            machine.offline()
+
+    def _elected(self, node: RaftNode) -> None:
+        self._sometimes.reached("leader elected")
+        for other_id, other in self._minutes.nodes.items():
+            if other is not node and other.is_leader and self._by_host[host_of(other_id)].is_up:
+                self._sometimes.reached("leader deposed")
+
+    def _committed(self, records: Sequence[object]) -> None:
+        for record in records:
+            if isinstance(record, PartitionsChanged):
+                if any(
+                    each.partition.leader is None for at in record.topics for each in at.partitions
+                ):
+                    self._sometimes.reached("partition without leader")
+            elif isinstance(record, BrokerChanged) and record.is_fenced:
+                self._sometimes.reached("broker fenced")
+                self._was_fenced.add(record.node_id)
+            elif isinstance(record, BrokerChanged) and record.node_id in self._was_fenced:
+                self._sometimes.reached("broker let in again")

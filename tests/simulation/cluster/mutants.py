@@ -1,0 +1,239 @@
+"""Bugs to be planted where clusters show them: in consensus, metadata, leadership, and groups."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from typing import Any, Final
+
+from broker.partition import Partition
+from coordinator.catalog import Catalog, CreateTopic
+from coordinator.catalog import Record as CatalogRecord
+from coordinator.cluster import broker_commands
+from coordinator.cluster.machine import ClusterMachine
+from coordinator.cluster.records import Broker, BrokerChanged, Record
+from coordinator.cluster.sessions import BrokerSessions, OwnSession
+from coordinator.cluster.state import ClusterState
+from coordinator.group_leadership import GroupLeadership
+from coordinator.groups import heartbeats, reconciliation
+from coordinator.groups.group import Group, Member
+from coordinator.groups.partitions import unpack
+from coordinator.groups.records import AssignmentChanged
+from coordinator.raft.core import RaftCore
+from coordinator.raft.following import Following
+from coordinator.raft.leadership import Leadership
+from coordinator.raft.membership import Identity
+from coordinator.raft.messages import AppendReply, VoteReply, VoteRequest
+from coordinator.raft.promises import Promises
+from coordinator.raft.ready import HardState
+from coordinator.raft_storage import RaftStorage, Vote
+from coordinator.registration import Registration
+from coordinator.replicated import ReplicatedMetadata
+from tests.simulation.mutant import Mutant
+from wire.errors import TopicExistsError
+from wire.groups import HeartbeatRequest
+
+_save_vote = RaftStorage.save_vote
+
+
+def _save_empty_vote(self: RaftStorage, vote: Vote) -> None:
+    _save_vote(self, Vote(vote.identity, vote.cluster_id, HardState()))
+
+
+def _vote_for_anybody(self: Promises, candidate: Identity) -> None:
+    self._current = HardState(self.term, candidate)
+
+
+def _on_vote_request_again(self: RaftCore, request: VoteRequest) -> None:
+    is_granted = request.term == self.term and self._is_up_to_date(request.last)
+    if is_granted:
+        self._promises.vote_for(request.sender)
+        self._timer.reset()
+    self._promises.post(VoteReply(self.identity, request.sender, self.term, is_granted))
+
+
+def _always(*_: object, **__: object) -> bool:
+    return True
+
+
+def _commit_alone(self: Leadership) -> int:
+    return self._log.durable_index
+
+
+_report = Following._report
+
+
+def _report_what_is_received(
+    self: Following, leader: Identity, term: int, attempt: int, read_round: int
+) -> AppendReply:
+    reply = _report(self, leader, term, attempt, read_round)
+    index = reply.received_index
+    return AppendReply(reply.sender, leader, term, index, index, attempt, read_round)
+
+
+async def _do_not_wait(*_: object) -> None:
+    """Skip what should be done."""
+
+
+def _newest_state(self: ReplicatedMetadata) -> ClusterState:
+    controller = self._controller
+    return self._image.state if controller is None else controller.state
+
+
+def _controller_for_ever(self: ReplicatedMetadata) -> ClusterMachine:
+    self.check_leading()
+    if self._controller is None:
+        self._controller = ClusterMachine.from_snapshot(self._image.snapshot())
+    return self._controller
+
+
+def _role_ignored(_: ReplicatedMetadata) -> None:
+    """Skip what should be done."""
+
+
+_silent = BrokerSessions.silent
+
+
+def _silent_early(self: BrokerSessions, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
+    return _silent(self, now_ms=now_ms + 6_000)
+
+
+_answered = OwnSession.answered
+
+
+def _answered_for_longer(self: OwnSession, *, sent_at_ms: int) -> None:
+    _answered(self, sent_at_ms=sent_at_ms + 3_000)
+
+
+def _changed_alone(state: ClusterState, broker: Broker) -> list[Record]:
+    del state
+    return [BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)]
+
+
+_create = Catalog._create
+
+
+def _create_again(
+    self: Catalog, command: CreateTopic, replication_factor: int
+) -> list[CatalogRecord]:
+    try:
+        return _create(self, command, replication_factor)
+    except TopicExistsError:
+        name = command.name
+        known = self._by_name.pop(name)
+        try:
+            return _create(self, command, replication_factor)
+        finally:
+            self._by_name[name] = known
+
+
+_change_assignment = Group.change_assignment
+
+
+def _change_assignment_anyway(self: Group, record: AssignmentChanged) -> None:
+    for partition in unpack(record.given):
+        self.owner.pop(partition, None)
+    _change_assignment(self, record)
+
+
+def _next_step_without_owners(
+    group: Group, member: Member, request: HeartbeatRequest
+) -> AssignmentChanged | None:
+    owner, group.owner = group.owner, {}
+    try:
+        return reconciliation.next_step(group, member, request)
+    finally:
+        group.owner = owner
+
+
+def _all_is_committed(self: Partition) -> int:
+    if self.leader is not None:
+        return self.leader.high_watermark
+    return self._high_watermark if self.follower is None else self.log.log_end_offset
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        "empty-vote",
+        "term and vote are written to the disk as if there had been none",
+        (RaftStorage, "save_vote", _save_empty_vote),
+    ),
+    Mutant(
+        "votes-again",
+        "whoever asks gets the vote",
+        (RaftCore, "_on_vote_request", _on_vote_request_again),
+        (Promises, "vote_for", _vote_for_anybody),
+    ),
+    Mutant(
+        "votes-for-less",
+        "a vote does not ask for the candidate's log",
+        (RaftCore, "_is_up_to_date", _always),
+    ),
+    Mutant(
+        "commits-alone",
+        "a leader takes for committed what its own disk has",
+        (Leadership, "committable_index", _commit_alone),
+    ),
+    Mutant(
+        "acks-from-memory",
+        "a follower acknowledges what it has only in memory",
+        (Following, "_report", _report_what_is_received),
+    ),
+    Mutant(
+        "answer-before-commit",
+        "the controller answers as soon as it has decided",
+        (ReplicatedMetadata, "wait_committed", _do_not_wait),
+    ),
+    Mutant(
+        "image-before-commit",
+        "who decides shows what it has decided before that is committed",
+        (ReplicatedMetadata, "state", property(_newest_state)),
+    ),
+    Mutant(
+        "old-controller",
+        "who leads again goes on with what it knew when it led before",
+        (ReplicatedMetadata, "_controller_of_this_term", _controller_for_ever),
+        (ReplicatedMetadata, "role_changed", _role_ignored),
+    ),
+    Mutant(
+        "fenced-leads-on",
+        "a broker does not look whether it may still lead",
+        (Registration, "may_lead", _always),
+    ),
+    Mutant(
+        "fenced-too-early",
+        "brokers are fenced before their own session is over",
+        (BrokerSessions, "silent", _silent_early),
+    ),
+    Mutant(
+        "session-too-long",
+        "a broker believes in its session for longer than the cluster does",
+        (OwnSession, "answered", _answered_for_longer),
+    ),
+    Mutant(
+        "follower-shows-too-much",
+        "a follower takes all that it has for committed, and shows it to its readers",
+        (Partition, "high_watermark", property(_all_is_committed)),
+    ),
+    Mutant(
+        "fencing-changes-nothing",
+        "what a broker leads stays as it is when it is fenced, and when it is let in again",
+        (broker_commands, "_changed", _changed_alone),
+    ),
+    Mutant(
+        "name-given-twice",
+        "a topic is created though there is one of its name",
+        (Catalog, "_create", _create_again),
+    ),
+    Mutant(
+        "two-owners",
+        "a member is given partitions that others have",
+        (Group, "change_assignment", _change_assignment_anyway),
+        (heartbeats, "next_step", _next_step_without_owners),
+    ),
+    Mutant(
+        "members-told-early",
+        "members are answered before what they are told is committed",
+        (GroupLeadership, "settled", _do_not_wait),
+    ),
+)
+"""All of them."""

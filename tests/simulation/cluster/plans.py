@@ -1,0 +1,202 @@
+"""Plans of lives of clusters, as plain data; see `tests.simulation.plans`."""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tests.simulation.plans import (
+    Fault,
+    LifePlan,
+    NetworkPlan,
+    ProducerPlan,
+    draw_producer,
+    throw,
+)
+from tests.simulation.random_streams import RandomStreams
+
+FAULT_GAPS_S: Final = {
+    "kill": 10.0,
+    "cut_power": 10.0,
+    "cut_all": 25.0,
+    "stop": 15.0,
+    "pause": 10.0,
+    "stall_loop": 12.0,
+    "stall_disk": 12.0,
+    "slow_disk": 15.0,
+    "fail_sync": 20.0,
+    "damage_voter": 60.0,
+    "jump_clock": 12.0,
+    "partition": 8.0,
+    "isolate": 10.0,
+    "slow_link": 10.0,
+    "break_connections": 10.0,
+    "kill_leader": 10.0,
+    "cut_leader": 12.0,
+    "pause_leader": 6.0,
+    "isolate_leader": 5.0,
+    "crash_on_commit": 6.0,
+    "cut_all_on_commit": 10.0,
+    "crash_on_election": 8.0,
+    "crash_on_vote": 8.0,
+    "crash_in_write": 8.0,
+    "crash_partition_leader": 6.0,
+    "pause_partition_leader": 6.0,
+    "isolate_partition_leader": 6.0,
+    "crash_on_takeover": 4.0,
+    "crash_after_append": 3.0,
+    "fail_log_sync": 12.0,
+    "fill_disk": 12.0,
+    "wipe_disk": 30.0,
+    "rot_replicas": 30.0,
+    "kill_client": 15.0,
+    "leave_group": 4.0,
+}
+"""The kinds of faults, and how far apart they are on average in a life that has them."""
+
+_ONLY_FOR_REPLICAS = {"wipe_disk", "rot_replicas"}
+"""What was on one disk only goes with it."""
+_REPLICATION_FACTORS = (1, 3, 3)
+_MEMBER_COUNTS = (0, 0, 2, 3)
+_LAST_ATTEMPTS = 8
+_MOVES = 0.4
+_OFTEN = {"crash_on_takeover", "crash_after_append"}
+_HAS_OFTEN = 0.5
+_HAS_FAULT = 0.3
+"""There are many kinds, and a cluster that never comes to itself shows little."""
+
+
+class ClusterPlan(LifePlan, frozen=True):
+    """One life of a cluster."""
+
+    node_count: int
+    partition_count: int
+    replication_factor: int
+    topic_settings: dict[str, str]
+    broker_settings: dict[str, int]
+    sync_mean_s: float
+    restart_mean_s: float
+    outage_rate: float
+    """How many crashes keep a machine down for many seconds."""
+    network: NetworkPlan
+    buggify_rate: float
+    producers: list[ProducerPlan]
+    consumer_count: int
+    """Clients that read all partitions with the library."""
+    member_count: int
+    """Members of a consumer group that process all partitions."""
+    churn_pause_s: float | None
+    """Mean time between two deeds of a client that creates, alters and deletes topics."""
+    visit_pause_s: float | None
+    """Mean time between two questions of a client that asks brokers whether they lead or not."""
+    move_pause_s: float | None = None
+    """Mean time between two deeds of a client that moves leaderships and replicas."""
+    clock_error_s: float = 0.0
+    """How far the clock of each machine is off, at most."""
+    clock_drift: float = 0.0
+    """By which part of the time it gains or loses, at most."""
+    reads_from_followers: bool = False
+    """Whether clients that read with the library prefer followers to leaders."""
+
+    @property
+    def node_ids(self) -> range:
+        """The nodes of the cluster."""
+        return range(1, self.node_count + 1)
+
+
+def draw_plan(seed: int, seconds: float) -> ClusterPlan:
+    """Return the plan of a seed; each part of it has dice of its own."""
+    streams = RandomStreams(f"cluster plan {seed}")
+    random = streams.stream("network")
+    network = NetworkPlan(
+        delay_mean_s=10 ** random.uniform(-3.5, -2),
+        loss=random.choice([0.0, 0.0, 0.01, 0.03]),
+        split=random.choice([0.0, 0.1]),
+        reset=random.choice([0.0, 0.0, 0.001]),
+        bytes_per_s=random.choice([None, None, None, 1e6]),
+    )
+    random = streams.stream("clients")
+    replication_factor = streams.stream("replicas").choice(_REPLICATION_FACTORS)
+    producers = [
+        _fit(draw_producer(random), replication_factor) for _ in range(random.randint(1, 2))
+    ]
+    consumer_count = random.randint(0, 1)
+    churn_pause_s = 10 ** random.uniform(-1.2, 0.3) if random.random() < 0.8 else None
+    visit_pause_s = 10 ** random.uniform(-1.3, -0.3) if random.random() < 0.8 else None
+    member_count = streams.stream("members").choice(_MEMBER_COUNTS)
+    random = streams.stream("configuration")
+    return ClusterPlan(
+        seed=str(seed),
+        seconds=seconds,
+        node_count=random.choice([3, 3, 4, 5]),
+        partition_count=random.randint(2, 6),
+        replication_factor=replication_factor,
+        topic_settings={
+            # What only one broker has in memory goes with it; the lives of one broker show that.
+            "durability": "fsync",
+            "segment_bytes": random.choice(["4096", "32KiB", "1MiB"]),
+        },
+        broker_settings={
+            "flush_interval_ms": random.choice([50, 500]),
+            "maintenance_interval_ms": random.choice([200, 1000]),
+            "scrub_interval_ms": streams.stream("scrub").choice([1000, 5000]),
+            "replica_lag_max_ms": streams.stream("lag").choice([10_000, 2000, 1000]),
+        },
+        sync_mean_s=10 ** streams.stream("disk").uniform(-4, -2),
+        restart_mean_s=random.choice([0.1, 0.5, 2.0]),
+        outage_rate=random.choice([0.0, 0.1, 0.3]),
+        network=network,
+        buggify_rate=random.choice([0.0, 0.25, 1.0]),
+        producers=producers,
+        consumer_count=consumer_count,
+        member_count=member_count,
+        churn_pause_s=churn_pause_s,
+        visit_pause_s=visit_pause_s,
+        faults=_draw_faults(streams, seconds, replication_factor),
+        move_pause_s=_draw_moves(streams.stream("moves"), replication_factor),
+        clock_error_s=random.choice([0.0, 0.0, 5.0, 600.0]),
+        clock_drift=random.choice([0.0, 0.0, 0.0005, 0.1]),
+        reads_from_followers=streams.stream("readers").random() < 0.5,
+    )
+
+
+def _draw_moves(random: Random, replication_factor: int) -> float | None:
+    is_moved = replication_factor > 1 and random.random() < _MOVES
+    return 10 ** random.uniform(-0.5, 0.7) if is_moved else None
+
+
+def _fit(plan: ProducerPlan, replication_factor: int) -> ProducerPlan:
+    """Return a producer that is content with what a cluster can do.
+
+    What it had to give up while there were no leaders it may find out about partition by partition,
+    after a second each.
+    """
+    return msgspec.structs.replace(
+        plan,
+        kind="library",
+        pause_s=max(plan.pause_s, 0.05),
+        last_attempts=_LAST_ATTEMPTS,
+        believes_leader=replication_factor == 1,
+    )
+
+
+def _draw_faults(streams: RandomStreams, seconds: float, replication_factor: int) -> list[Fault]:
+    faults: list[Fault] = []
+    for kind, gap_s in FAULT_GAPS_S.items():
+        if kind in _ONLY_FOR_REPLICAS and replication_factor == 1:
+            continue
+        random = streams.stream(f"fault {kind}")
+        if random.random() < (_HAS_OFTEN if kind in _OFTEN else _HAS_FAULT):
+            faults += _draw_kind(random, kind, gap_s * 2 ** random.uniform(-0.5, 2), seconds)
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _draw_kind(random: Random, kind: str, mean_gap_s: float, seconds: float) -> list[Fault]:
+    faults: list[Fault] = []
+    at = random.expovariate(1 / mean_gap_s)
+    while at < seconds:
+        # Some last longer than the session of a broker.
+        duration = min(random.expovariate(1 / random.choice([0.8, 0.8, 8.0])), 20.0)
+        faults.append(Fault(round(at, 4), kind, round(duration, 4), throw(random)))
+        at += random.expovariate(1 / mean_gap_s)
+    return faults

@@ -1,0 +1,249 @@
+"""Faults that are aimed at replicas.
+
+At who leads a partition, at who has just taken over, at the disks that logs are on.
+"""
+
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Final, Protocol, final
+
+from coordinator.cluster import records
+from tests.simulation.broker_host import TOPIC
+from tests.simulation.cluster.machines import Machine, Machines
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.replica_log import Partition
+from tests.simulation.file_tree import os_error
+from tests.simulation.plans import Fault
+from tests.simulation.rot import provable_batches
+from tests.simulation.sometimes import Sometimes
+
+_LOGS = "topics/"
+_FREE_BYTES_MAX = 4096
+_KILLED_AFTER_PAUSE = 0.6
+_AIM_S = 5.0
+"""How long a fault waits for the moment that it is aimed at."""
+_AT_LEADERS = 0.7
+"""The part of the crashes after appends that hit who leads the partition."""
+
+DiskAim = Callable[[Machine, str, str], bool]
+"""Told of a call to a disk before it takes effect; returns whether this was the moment."""
+
+
+class Attacker(Protocol):
+    """What can be done to any machine; see `tests.simulation.cluster.faults.Nemesis`."""
+
+    def later(self, seconds: float, heal: Callable[[], None]) -> None:
+        """Heal after a while, and at the end in any case, but once."""
+        ...
+
+    def crash(self, machine: Machine, dice: float) -> None:
+        """Kill the process, or cut the power."""
+        ...
+
+    def crash_within(self, machine: Machine, seconds: float, dice: float) -> None:
+        """Do so soon, unless another process runs by then."""
+        ...
+
+    def isolate(self, machine: Machine, fault: Fault) -> None:
+        """Cut a node off from the others."""
+        ...
+
+    def aim_at_disk(self, aim: DiskAim) -> None:
+        """Wait for a call to a disk."""
+        ...
+
+    def wipe(self, machine: Machine) -> None:
+        """Replace a disk by an empty one."""
+        ...
+
+    def may_damage(self) -> bool:
+        """Return whether no disk was damaged yet, and take note that one is now."""
+        ...
+
+
+@final
+class ReplicaFaults:
+    """Carries out the faults that are about replicas."""
+
+    def __init__(
+        self, attacker: Attacker, machines: Machines, minutes: Minutes, sometimes: Sometimes
+    ) -> None:
+        """Strike by means of `attacker`."""
+        self._attacker = attacker
+        self._machines = machines
+        self._minutes = minutes
+        self._sometimes = sometimes
+        self._takeover_aims: list[Fault] = []
+        self._wipe_aims: list[Fault] = []
+        self._partitions: dict[Partition, records.Partition] = {}
+        minutes.on_committed.append(self._committed)
+        self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
+            "crash_partition_leader": partial(self._at_leader, strike=self._crash),
+            "pause_partition_leader": partial(self._at_leader, strike=self._pause),
+            "isolate_partition_leader": partial(self._at_leader, strike=attacker.isolate),
+            "crash_on_takeover": self._takeover_aims.append,
+            "crash_after_append": self._crash_after_append,
+            "fail_log_sync": self._fail_log_sync,
+            "fill_disk": self._fill_disk,
+            "wipe_disk": self._wipe_disk,
+            "rot_replicas": self._rot_replicas,
+        }
+        """By kind."""
+
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self._takeover_aims.clear()
+        self._wipe_aims.clear()
+
+    def _any(self, fault: Fault) -> Machine:
+        return self._machines.all[int(fault.dice * len(self._machines.all))]
+
+    def _at_leader(self, fault: Fault, strike: Callable[[Machine, Fault], None]) -> None:
+        """Strike at who leads one of the partitions that clients write to."""
+        state = self._minutes.image.state
+        topic = next((each for each in state.catalog.topics if each.name == TOPIC), None)
+        if topic is None:
+            return
+        partitions = state.partitions(topic.topic_id)
+        leader = partitions[int(fault.dice * 1e4) % len(partitions)].leader
+        if leader is not None:
+            strike(self._machine(leader), fault)
+
+    def _machine(self, node_id: int) -> Machine:
+        return next(machine for machine in self._machines.all if machine.node_id == node_id)
+
+    def _crash(self, machine: Machine, fault: Fault) -> None:
+        self._attacker.crash(machine, fault.dice)
+
+    def _pause(self, machine: Machine, fault: Fault) -> None:
+        """Pause a process until others have taken over, maybe, and kill it when it goes on.
+
+        What was on its way in and out of it is worth nothing then.
+        """
+        self._attacker.later(fault.duration, machine.node.pause(fault.duration))
+        if fault.dice * 100 % 1 < _KILLED_AFTER_PAUSE:
+            self._sometimes.reached("killed after a pause")
+            self._attacker.crash_within(machine, fault.duration + 0.05, fault.dice)
+
+    def _committed(self, entry: Sequence[object]) -> None:
+        for record in entry:
+            if isinstance(record, records.PartitionsChanged):
+                for topic in record.topics:
+                    for changed in topic.partitions:
+                        self._changed((topic.topic_id, changed.number), changed.partition)
+
+    def _changed(self, key: Partition, partition: records.Partition) -> None:
+        before = self._partitions.get(key)
+        self._partitions[key] = partition
+        leader = partition.leader
+        if before is not None and leader in before.eligible_leader_replicas:
+            self._sometimes.reached("eligible replica led")
+        if self._wipe_aims and partition.eligible_leader_replicas:
+            self._wipe_aims.clear()
+            self._attacker.wipe(self._machine(partition.eligible_leader_replicas[0]))
+        if leader is None or not self._takeover_aims:
+            return
+        if before is not None and leader == before.leader:
+            return
+        fault = self._takeover_aims.pop()
+        self._sometimes.reached("crash on takeover")
+        # From before it has heard of it, up to when it has appended and others have fetched.
+        seconds = 10 ** Random(fault.dice).uniform(-3, 0.3)
+        self._attacker.crash_within(self._machine(leader), seconds, fault.dice)
+
+    # Disks.
+
+    def _wipe_disk(self, fault: Fault) -> None:
+        """Wipe the disk of a node that is just eligible to lead something, or else of any."""
+
+        def give_up() -> None:
+            if fault in self._wipe_aims:
+                self._wipe_aims.remove(fault)
+                self._attacker.wipe(self._any(fault))
+
+        for partition in self._partitions.values():
+            if partition.eligible_leader_replicas:
+                self._attacker.wipe(self._machine(partition.eligible_leader_replicas[-1]))
+                return
+        self._wipe_aims.append(fault)
+        self._attacker.later(_AIM_S, give_up)
+
+    def _leads(self, machine: Machine, path: str) -> bool:
+        """Return whether a machine leads the partition whose log is there."""
+        state = self._minutes.image.state
+        for topic in state.catalog.topics:
+            if topic.topic_id.hex() in path:
+                number = int(path.split("/")[2])
+                partition = state.partition(topic.topic_id, number)
+                return partition is not None and partition.leader == machine.node_id
+        return False
+
+    def _crash_after_append(self, fault: Fault) -> None:
+        wants_leader = fault.dice * 100 % 1 < _AT_LEADERS
+
+        def aim(machine: Machine, operation: str, path: str) -> bool:
+            if operation != "write_at" or not _is_log(path):
+                return False
+            if wants_leader and not self._leads(machine, path):
+                return False
+            self._sometimes.reached("crash after append")
+            # Some followers may have fetched it then, and others not.
+            seconds = 10 ** Random(fault.dice).uniform(-4, -2)
+            self._attacker.crash_within(machine, seconds, fault.dice)
+            return True
+
+        self._attacker.aim_at_disk(aim)
+
+    def _fail_log_sync(self, fault: Fault) -> None:
+        remaining = int(fault.dice * 20)
+
+        def aim(machine: Machine, operation: str, path: str) -> bool:
+            nonlocal remaining
+            if operation != "sync" or not _is_log(path):
+                return False
+            remaining -= 1
+            if remaining >= 0:
+                return False
+            self._sometimes.reached("log offline")
+            machine.has_failing_disk = True
+            raise os_error(errno.EIO, path)
+
+        self._attacker.aim_at_disk(aim)
+
+    def _fill_disk(self, fault: Fault) -> None:
+        machine = self._any(fault)
+        disk = machine.node.disk
+        used = sum(len(disk.visible_bytes(path)) for path in disk.paths())
+        disk.capacity_bytes = used + int(fault.dice * 1000 % 1 * _FREE_BYTES_MAX)
+        machine.is_disk_full = True
+        self._sometimes.reached("disk full")
+
+        def make_room() -> None:
+            machine.node.disk.capacity_bytes = None
+            machine.is_disk_full = False
+
+        self._attacker.later(fault.duration, make_room)
+
+    def _rot_replicas(self, fault: Fault) -> None:
+        """Flip bits in what one node has of records, while it is down.
+
+        What a process has written itself it sends as the page cache has it, and there bits do not
+        rot unseen; what comes from the disk it checks.
+        """
+        machine, random = self._any(fault), Random(fault.dice)
+        batches = provable_batches(machine.node.disk, TOPIC)
+        if not batches or not self._attacker.may_damage():
+            return
+        machine.kill()
+        count = random.choice([1, 3, len(batches)])
+        disk = machine.node.disk
+        for batch in random.sample(batches, min(count, len(batches))):
+            bit = random.randrange(batch.header.size * 8)
+            disk.flip_bit(batch.path, batch.position + bit // 8, bit % 8)
+        self._sometimes.reached("replicas rotted")
+
+
+def _is_log(path: str) -> bool:
+    return path.startswith(_LOGS) and path.endswith(".log")

@@ -1,0 +1,88 @@
+"""What there is to say of the replicas of a partition, at one moment."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+Partition = tuple[bytes, int]
+"""Topic id and number."""
+
+
+class ReplicaLog(msgspec.Struct, frozen=True):
+    """What one replica has."""
+
+    end_offset: int
+    durable_end_offset: int
+    """All below it is on its disk."""
+    leader_epochs: Sequence[tuple[int, int]] = ()
+    """Leader epochs with the offset of the first record that each wrote."""
+    log_start_offset: int = 0
+    is_held: bool = False
+    """Whether it is just being truncated, or begun anew."""
+    is_damaged: bool = False
+    """Whether records are missing; who wrote them may be known from the others only."""
+
+    def epoch_of(self, offset: int) -> int | None:
+        """Return which leader epoch wrote the record at an offset; `None` if none is known."""
+        found = [epoch for epoch, start in self.leader_epochs if start <= offset]
+        return found[-1] if found and offset < self.end_offset else None
+
+    def epochs_from(self, offset: int) -> list[tuple[int, int]]:
+        """Return `leader_epochs` as if the log began at an offset, where there is a record."""
+        begun = [(epoch, offset) for epoch, start in self.leader_epochs if start <= offset]
+        return begun[-1:] + [entry for entry in self.leader_epochs if entry[1] > offset]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A process has opened the log of a replica."""
+
+    node_id: int
+    partition: Partition
+    log: ReplicaLog
+    before: ReplicaLog | None
+    """What the process before it had last; `None` if there was none, or it had another disk."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """How things stand when a leader shows a high watermark, or the metadata of a partition change.
+
+    So it is when a replica was truncated.
+
+    There was never a higher one, if nothing is wrong.
+    """
+
+    partition: Partition
+    leader: tuple[int, int] | None
+    """Node and leader epoch of who has just shown something; `None` for a change of metadata."""
+    high_watermark: int
+    """The highest that was ever shown, if the metadata have changed."""
+    epoch: int | None
+    """Who wrote the last record below it; `None` if it was deleted."""
+    must_have_all: Sequence[int]
+    """The nodes that are in sync, or eligible to lead, as the cluster has agreed."""
+    logs: Mapping[int, ReplicaLog]
+    """By node."""
+    is_durable: bool
+    """Whether only what is on a disk counts."""
+    agreed_leader: int | None = None
+    """Who leads, as the cluster has agreed."""
+    has_enough: bool = True
+    """Whether `min_in_sync_replicas` are in sync, as the one knows who shows something."""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """A produce that waits for all in sync has been appended: it is acknowledged, or timed out."""
+
+    node_id: int
+    partition: Partition
+    asked_at: float
+
+
+class ToldEnd(msgspec.Struct, frozen=True):
+    """A client that asked for it was told just now where a partition ends."""
+
+    node_id: int
+    """Who says so."""
+    partition: Partition
+    end_offset: int
+    asked_at: float

@@ -1,0 +1,94 @@
+"""Somebody who reads over the shoulders of all replicas: what each has, and what leaders show.
+
+As with `tests.simulation.cluster.witness`, functions are wrapped for as long as a life goes on.
+"""
+
+# It looks at what replicas show to nobody.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from broker.partition import Partition
+from isr.followers import Followers
+from logstore.log import PartitionLog
+from tests.simulation.mutant import Mutant
+from wire.env import BytesLike
+from wire.record_batch import BatchHeader, parse_header
+
+_HEADER_CRC = slice(4, 8)
+_DURABLE_POSITION = slice(24, 32)
+
+
+class ReplicaListener(Protocol):
+    """Whoever wants to know what replicas do."""
+
+    def opened(self, node_id: int, replica: Partition) -> None:
+        """A process has opened the log of a replica."""
+        ...
+
+    def progressed(self, replica: Partition) -> None:
+        """A replica has taken a role, or has looked at how far it is."""
+        ...
+
+
+@contextmanager
+def watching_replicas(listener: ReplicaListener) -> Generator[None]:
+    """Tell `listener` of all replicas while the block runs."""
+    # As they are now: there may be planted bugs in them.
+    begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
+
+    def begin_watched(self: Partition, *args: Any, **named: Any) -> None:  # noqa: ANN401
+        begin(self, *args, **named)
+        listener.opened(_node_id(self.log), self)
+
+    def lead_watched(
+        self: Partition, leader_epoch: int, followers: Followers | None = None
+    ) -> None:
+        lead(self, leader_epoch, followers)
+        listener.progressed(self)
+
+    def progress_watched(self: Partition) -> None:
+        progress(self)
+        listener.progressed(self)
+
+    wrapped: dict[str, Any] = {
+        "__init__": begin_watched,
+        "lead": lead_watched,
+        "progressed": progress_watched,
+    }
+    patches = [(Partition, name, function) for name, function in wrapped.items()]
+    with Mutant("replica witness", "somebody watches", *patches).planted():
+        yield
+
+
+def batches_of(log: PartitionLog, start_offset: int) -> list[bytes]:
+    """Return all batches from an offset on, without what each replica writes for itself."""
+    found: list[bytes] = []
+    offset = start_offset
+    while offset < log.log_end_offset:
+        part = log.read(offset, bytes_max=1 << 20, high_watermark=log.log_end_offset)
+        assert part is not None, "there is more"
+        data = (part if part.is_ready() else part.load()).read()
+        for header, batch in _split(data):
+            if header.base_offset >= offset:
+                found.append(batch)
+                offset = header.next_offset
+    return found
+
+
+def _split(data: BytesLike) -> Generator[tuple[BatchHeader, bytes]]:
+    view = memoryview(data)
+    while view:
+        header = parse_header(view)
+        assert header is not None, "a slice holds whole batches"
+        batch = bytearray(view[: header.size])
+        batch[_HEADER_CRC] = bytes(4)
+        batch[_DURABLE_POSITION] = bytes(8)
+        yield header, bytes(batch)
+        view = view[header.size :]
+
+
+def _node_id(log: PartitionLog) -> int:
+    return int(log._files.disk.root.removeprefix("/node"))

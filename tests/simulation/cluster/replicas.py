@@ -1,0 +1,212 @@
+"""What every replica of a cluster has, and what leaders have shown of it.
+
+The processes that run are asked; of one that is gone, what it knew last is remembered.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+import msgspec
+
+from broker.partition import Partition as Replica
+from coordinator.cluster.records import BrokerRegistered, Partition, PartitionsChanged
+from isr.durability import Durability
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.cluster import minutes
+from tests.simulation.cluster.replica_log import Opened, ReplicaLog, Shown
+from tests.simulation.cluster.replica_witness import batches_of
+from wire.errors import CorruptRecordError, LogOfflineError
+
+
+@final
+class Replicas:
+    """Follows all replicas, and tells the minutes of them.
+
+    Invariant: of each replica that the metadata know, the process is known that opened it last.
+    """
+
+    def __init__(self, kept: minutes.Minutes) -> None:
+        """Know of no replica; tell the checkers of `kept`."""
+        self._minutes = kept
+        self._replicas: dict[minutes.Partition, dict[int, Replica]] = {}
+        self._shown: dict[minutes.Partition, tuple[int, int | None]] = {}
+        """The highest high watermark, and who wrote the record below it."""
+        self._seen: dict[Replica, tuple[object, int, bool]] = {}
+        """What each leader has shown last."""
+        self._disk_ids: dict[int, str] = {}
+        kept.on_committed.append(self._committed)
+
+    # See `ReplicaListener`.
+
+    def opened(self, node_id: int, replica: Replica) -> None:
+        """See `ReplicaListener`."""
+        known = self._replicas.setdefault(replica.key, {})
+        before = known.get(node_id)
+        known[node_id] = replica
+        opened = Opened(
+            node_id, replica.key, _look(replica), None if before is None else _look(before)
+        )
+        if before is not None:
+            self._seen.pop(before, None)
+        self._minutes.tell(lambda checker: checker.opened(opened))
+
+    def progressed(self, replica: Replica) -> None:
+        """See `ReplicaListener`."""
+        leader = replica.leader
+        if leader is None:
+            return
+        high_watermark = leader.high_watermark
+        has_enough = leader.replicas.has_enough
+        if self._seen.get(replica) == (leader, high_watermark, has_enough):
+            return
+        self._seen[replica] = (leader, high_watermark, has_enough)
+        logs = self._logs(replica.key)
+        node_id = next(
+            (node for node, each in self._replicas.get(replica.key, {}).items() if each is replica),
+            None,
+        )
+        known = self._minutes.image.state.partition(*replica.key)
+        if node_id is None or known is None:
+            return
+        epoch = logs[node_id].epoch_of(high_watermark - 1)
+        shown = self._as_shown(replica.key, known, (high_watermark, epoch))
+        shown = msgspec.structs.replace(
+            shown, leader=(node_id, leader.leader_epoch), has_enough=has_enough
+        )
+        if high_watermark >= self._shown.get(replica.key, (0, None))[0]:
+            self._shown[replica.key] = (high_watermark, epoch)
+        self._minutes.tell(lambda checker: checker.shown(shown))
+
+    def truncated(self, directory: str) -> None:
+        """Look at a partition one of whose replicas, in this directory, was truncated."""
+        for key in self._replicas:
+            if key[0].hex() in directory and directory.endswith(f"/{key[1]}"):
+                known = self._minutes.image.state.partition(*key)
+                if known is not None:
+                    self._changed(key, known)
+                return
+
+    def high_watermark(self, partition: minutes.Partition) -> int:
+        """Return the highest that any leader ever showed."""
+        return self._shown.get(partition, (0, None))[0]
+
+    def are_in_sync(self) -> bool:
+        """Return whether all replicas of all partitions are."""
+        state = self._minutes.image.state
+        return all(
+            sorted(partition.in_sync_replicas) == sorted(partition.replicas)
+            for topic in state.catalog.topics
+            for partition in state.partitions(topic.topic_id)
+        )
+
+    def are_level(self) -> bool:
+        """Return whether all replicas end where all is committed; nobody may write any more."""
+        return all(
+            len({*ends}) == 1
+            for replicas in self._replicas.values()
+            for ends in [
+                [each.log.log_end_offset for each in replicas.values()]
+                + [each.high_watermark for each in replicas.values()]
+            ]
+        )
+
+    def are_whole(self) -> bool:
+        """Return whether all replicas are level, and nothing in them is damaged."""
+        if not self.are_level():
+            return False
+        try:
+            for replicas in self._replicas.values():
+                for each in replicas.values():
+                    batches_of(each.log, each.log.log_start_offset)
+        except (CorruptRecordError, LogOfflineError):
+            return False
+        return True
+
+    def compare(self) -> None:
+        """Check that all replicas of each partition have the same batches, to the last byte.
+
+        Each replica deletes for itself what is too old.
+
+        Raises:
+            ViolationError: They have not.
+        """
+        for partition, replicas in self._replicas.items():
+            start = max((each.log.log_start_offset for each in replicas.values()), default=0)
+            found = {node_id: batches_of(each.log, start) for node_id, each in replicas.items()}
+            first_id = min(found, default=0)
+            for node_id, batches in found.items():
+                if batches != found[first_id]:
+                    raise ViolationError(
+                        "ReplicasAgree",
+                        f"nodes {first_id} and {node_id} have other records of {_name(partition)},"
+                        f" {_difference(found[first_id], batches)}",
+                    )
+
+    def _committed(self, entries: Sequence[object]) -> None:
+        for record in entries:
+            if isinstance(record, BrokerRegistered):
+                self._registered(record.broker.node_id, record.broker.disk_id)
+        for record in entries:
+            if isinstance(record, PartitionsChanged):
+                for topic in record.topics:
+                    for changed in topic.partitions:
+                        self._changed((topic.topic_id, changed.number), changed.partition)
+        state = self._minutes.image.state
+        for key in [key for key in self._replicas if state.partition(*key) is None]:
+            del self._replicas[key]
+
+    def _registered(self, node_id: int, disk_id: str) -> None:
+        """Take note that what was on another disk of a node is gone."""
+        if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
+            self._disk_ids[node_id] = disk_id
+            for replicas in self._replicas.values():
+                replicas.pop(node_id, None)
+
+    def _changed(self, key: minutes.Partition, known: Partition) -> None:
+        replicas = self._replicas.setdefault(key, {})
+        for node_id in [each for each in replicas if each not in known.replicas]:
+            del replicas[node_id]
+        shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
+        self._minutes.tell(lambda checker: checker.shown(shown))
+
+    def _as_shown(
+        self, key: minutes.Partition, known: Partition, committed: tuple[int, int | None]
+    ) -> Shown:
+        return Shown(
+            key,
+            None,
+            *committed,
+            (*known.in_sync_replicas, *known.eligible_leader_replicas),
+            self._logs(key),
+            all(
+                each.durability is Durability.FSYNC for each in self._replicas.get(key, {}).values()
+            ),
+            known.leader,
+        )
+
+    def _logs(self, key: minutes.Partition) -> dict[int, ReplicaLog]:
+        return {node_id: _look(replica) for node_id, replica in self._replicas.get(key, {}).items()}
+
+
+def _look(replica: Replica) -> ReplicaLog:
+    log = replica.log
+    return ReplicaLog(
+        log.log_end_offset,
+        log.durable_end_offset,
+        log.leader_epochs.entries,
+        log.log_start_offset,
+        replica.is_held,
+        bool(log.damage),
+    )
+
+
+def _name(partition: minutes.Partition) -> str:
+    return f"{partition[0].hex()}/{partition[1]}"
+
+
+def _difference(one: Sequence[bytes], other: Sequence[bytes]) -> str:
+    at = next(
+        (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
+        min(len(one), len(other)),
+    )
+    return f"from batch {at} of {len(one)} and {len(other)} on"

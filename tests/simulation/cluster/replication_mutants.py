@@ -1,0 +1,168 @@
+"""Bugs to be planted where replicas show them: in the ISR, in the logs of followers, in elections.
+
+What is wrong in the cores is planted as in their own random lives (`tests.isr.planted`).
+"""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.replication.fetcher import Fetcher
+from coordinator.cluster import broker_commands, leader_choice, partition_commands
+from coordinator.cluster.leader_choice import Assignment, Facts, Happening
+from coordinator.cluster.records import Partition
+from isr.fetch_session import Key, Place
+from isr.follower import FetchPosition
+from isr.followers import Followers
+from isr.leader import PartitionLeader
+from logstore.log import PartitionLog
+from logstore.producer_state import ProducerStates
+from tests.broker.replication import planted as planted_in_shells
+from tests.isr import planted as planted_in_cores
+from tests.simulation.mutant import Mutant
+from wire.record_batch import BatchHeader
+
+_FIT_FOR_CLUSTERS: Final = (
+    "truncate by high watermark",
+    "truncate only what is too long",
+    "epoch lookup off by one",
+    "high watermark over the committed ISR",
+    "high watermark over the wished ISR",
+    "join with a stale broker epoch",
+    "join below the leader epoch",
+    "join wherever it is",
+    "commit with too few in sync",
+    "commit alone",
+    "the leader's memory is its disk",
+    "logs are not compared",
+    "acknowledged by the leader alone",
+)
+
+
+_KNOWN: Final = {
+    mutant.name: mutant
+    for mutant in (
+        planted_in_cores.BY_HIGH_WATERMARK,
+        *planted_in_cores.MUTANTS,
+        *planted_in_shells.MUTANTS,
+    )
+}
+
+
+def _hurried(name: str) -> Mutant:
+    mutant = _KNOWN[name]
+    return Mutant(name.replace(" ", "-"), mutant.about, *mutant.patches)
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def _nothing(*_: object) -> None:
+    """Skip what should be done."""
+
+
+def _place_in_memory(self: Fetcher, key: Key) -> Place:
+    partition = self._partitions[key]
+    log = partition.log
+    epoch = None if log.log_end_offset == log.log_start_offset else log.leader_epochs.latest
+    end = self._durable[key] = log.log_end_offset
+    return Place(FetchPosition(end, epoch), end)
+
+
+_append_replicated = PartitionLog.append_replicated
+
+
+def _append_without_producers(
+    self: PartitionLog, headers: Sequence[BatchHeader], batches: memoryview, *, now_ms: int
+) -> None:
+    producers, self._producers = self._producers, ProducerStates()
+    try:
+        _append_replicated(self, headers, batches, now_ms=now_ms)
+    finally:
+        self._producers = producers
+
+
+_happening = Happening
+
+
+def _nothing_lost(**what: object) -> Happening:
+    what.pop("lost", None)
+    return _happening(**what)  # type: ignore[arg-type]  # passed on
+
+
+_clean_leader = leader_choice._clean_leader
+
+
+def _any_live_leader(
+    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], facts: Facts
+) -> int | None:
+    leader = _clean_leader(partition, in_sync, eligible, facts)
+    if leader is not None:
+        return leader
+    return next((node for node in partition.replicas if leader_choice._can_lead(node, facts)), None)
+
+
+def _eligible_for_ever(
+    partition: Partition,
+    happening: Happening,
+    assignment: Assignment,
+    in_sync: tuple[int, ...],
+    facts: Facts,
+) -> tuple[int, ...]:
+    del facts
+    before = (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
+    return tuple(
+        node
+        for node in assignment.replicas
+        if node in before and node not in in_sync and node not in happening.lost
+    )
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *map(_hurried, _FIT_FOR_CLUSTERS),
+    Mutant(
+        "ready-gate-skipped",
+        "a new leader says what is latest before it knows what is committed",
+        (PartitionLeader, "has_caught_up", property(_always)),
+    ),
+    Mutant(
+        "durable-before-it-is",
+        "a follower says that all in its log is on its disk",
+        (Fetcher, "_place_of", _place_in_memory),
+    ),
+    Mutant(
+        "producers-not-carried-over",
+        "a follower takes no note of the producers of what it appends",
+        (PartitionLog, "append_replicated", _append_without_producers),
+    ),
+    Mutant(
+        "produce-below-minimum",
+        "records are appended though too few replicas are in sync",
+        (PartitionLeader, "require_enough_in_sync", _nothing),
+    ),
+    Mutant(
+        "lost-disk-forgiven",
+        "a replica on a new disk stays in sync and eligible",
+        (broker_commands, "Happening", _nothing_lost),
+    ),
+    Mutant(
+        "anybody-leads",
+        "if nobody in sync or eligible is alive, any live replica leads",
+        (leader_choice, "_clean_leader", _any_live_leader),
+    ),
+    Mutant(
+        "eligible-for-ever",
+        "who was eligible stays so when others commit without it",
+        (leader_choice, "_eligible", _eligible_for_ever),
+    ),
+    Mutant(
+        "join-unchecked",
+        "the cluster does not look at who is to join: which process it is, and whether it is alive",
+        (partition_commands, "_check_in_sync", _nothing),
+        (Followers, "_may_join", _always),
+    ),
+)
+"""All of them."""

@@ -1,0 +1,26 @@
+"""What makes the plan of a cluster's failure simpler; see `tests.simulation.simplifications`."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.shrink import Simplification
+from tests.simulation.simplifications import CALM
+
+SIMPLIFICATIONS: Final[tuple[Simplification[ClusterPlan], ...]] = (
+    lambda plan: replace(plan, network=CALM),
+    lambda plan: replace(plan, buggify_rate=0.0),
+    lambda plan: replace(plan, clock_error_s=0.0, clock_drift=0.0),
+    lambda plan: replace(plan, node_count=3),
+    lambda plan: replace(plan, consumer_count=0),
+    lambda plan: replace(plan, reads_from_followers=False),
+    lambda plan: replace(plan, member_count=0),
+    lambda plan: replace(plan, producers=[]),
+    lambda plan: replace(plan, producers=plan.producers[:1]),
+    lambda plan: replace(plan, churn_pause_s=None),
+    lambda plan: replace(plan, visit_pause_s=None),
+    lambda plan: replace(plan, move_pause_s=None),
+    lambda plan: replace(plan, partition_count=1),
+)
+"""Tried one after the other."""

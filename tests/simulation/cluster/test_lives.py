@@ -1,0 +1,85 @@
+"""A few lives of clusters in every run of the tests; `make cluster-lives` lives more of them.
+
+Their seeds are other ones in every commit, and the same in every run of one.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.simulation.cluster.life import live
+from tests.simulation.cluster.plans import FAULT_GAPS_S, ClusterPlan, draw_plan
+from tests.simulation.cluster.sometimes import PROBES
+from tests.simulation.kinds import CLUSTER
+from tests.simulation.mutation import is_objection
+from tests.simulation.test_swarm import first_seed
+
+SECONDS = 6.0
+LIFE_COUNT = 3
+CANARY_SEEDS = 6
+KEPT = sorted(CLUSTER.kept_plans.glob("*.json"))
+
+
+@pytest.mark.parametrize("number", range(LIFE_COUNT))
+def test_no_life_of_a_cluster_breaks_a_promise(number: int) -> None:
+    seed = first_seed() + number
+
+    report = live(draw_plan(seed, SECONDS))
+
+    assert report.checker is None, (
+        f"seed {seed} breaks a promise: {report.problem}\n"
+        f"replay it: make sim KIND=cluster SEED={seed} SECONDS={SECONDS:g}"
+    )
+    assert report.counts["acknowledged"] > 0
+    assert report.sometimes.keys() <= PROBES.keys()
+
+
+def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
+    plan = draw_plan(7, 4.0)
+
+    reports = [live(plan), live(msgspec.structs.replace(plan, seed="other")), live(plan)]
+
+    assert reports[0] == reports[2]
+    assert reports[0].fingerprint != reports[1].fingerprint
+
+
+def test_showing_a_life_does_not_change_it() -> None:
+    lines: list[str] = []
+    plan = draw_plan(8, 2.0)
+
+    assert live(plan, show=lines.append, shows_steps=True) == live(plan)
+    assert lines
+
+
+@pytest.mark.parametrize("name", ["commits-alone", "name-given-twice", "commit-alone"])
+def test_a_planted_bug_is_caught(name: str) -> None:
+    lives = (CLUSTER.live_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
+
+    assert any(is_objection(life) for life in lives)
+
+
+def test_planted_bugs_have_names_that_say_what_is_wrong() -> None:
+    assert len({mutant.name for mutant in CLUSTER.mutants}) == len(CLUSTER.mutants) >= 24
+
+
+def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:
+    plans = [draw_plan(seed, 60.0) for seed in range(40)]
+    kinds = [{fault.kind for fault in plan.faults} for plan in plans]
+
+    assert set().union(*kinds) == FAULT_GAPS_S.keys()
+    assert not set(FAULT_GAPS_S).intersection(*kinds)
+
+
+def test_a_plan_survives_the_way_through_a_file() -> None:
+    plan = draw_plan(7, 30.0)
+
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=ClusterPlan) == plan
+    assert draw_plan(8, 30.0) != plan
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
+    report = live(CLUSTER.load_plan(path))
+
+    assert report.checker is None, report.problem

@@ -1,0 +1,97 @@
+"""Somebody who watches replicas sees what they have, and finds what is not the same."""
+
+# It looks at what is watched.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from broker.partition import Partition
+from client.client import Client
+from tests.broker.replication.three_brokers import NODES, ThreeBrokers, make_topic, produce
+from tests.coordinator.raft_life import until
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.cluster.minutes import Minutes, NodeChecker
+from tests.simulation.cluster.replica_log import Opened, Shown
+from tests.simulation.cluster.replica_witness import batches_of, watching_replicas
+from tests.simulation.cluster.replicas import Replicas
+from tests.simulation.cluster.witness import witnessing
+from tests.simulation.world import Simulation, World
+
+
+class Notes(NodeChecker):
+    """Takes down what it is told."""
+
+    def __init__(self) -> None:
+        self.opened_by: list[int] = []
+        self.shown_last: dict[tuple[bytes, int], Shown] = {}
+
+    def opened(self, opened: Opened) -> None:
+        self.opened_by.append(opened.node_id)
+
+    def shown(self, shown: Shown) -> None:
+        self.shown_last[shown.partition] = shown
+
+
+def watched(look: Callable[[Replicas, Notes], None]) -> None:
+    """Have three brokers keep five records; let somebody look then."""
+
+    async def main(world: World) -> None:
+        notes = Notes()
+        minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
+        replicas = Replicas(minutes)
+        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(60):
+            brokers = ThreeBrokers(world)
+            brokers.start()
+            await brokers.serve()
+
+            async def work(client: Client) -> None:
+                await make_topic(client)
+                await produce(client, 5)
+
+            await brokers.with_client(work)
+            await until(replicas.are_in_sync)
+            await until(replicas.are_level)
+            look(replicas, notes)
+
+    Simulation(1).run(main)
+
+
+def test_what_leaders_show_is_seen_with_what_all_replicas_have() -> None:
+    def look(replicas: Replicas, notes: Notes) -> None:
+        assert sorted(notes.opened_by) == [*NODES]
+        ((partition, last),) = notes.shown_last.items()
+        assert last.high_watermark == replicas.high_watermark(partition) == 5
+        assert sorted(last.must_have_all) == sorted(last.logs) == [*NODES]
+        assert all(log.durable_end_offset == 5 for log in last.logs.values())
+        assert last.is_durable
+
+    watched(look)
+
+
+def test_replicas_that_are_the_same_are_found_to_be() -> None:
+    watched(lambda replicas, _: replicas.compare())
+
+
+def test_one_record_more_is_found() -> None:
+    def look(replicas: Replicas, _: Notes) -> None:
+        (partition,) = replicas._replicas
+        replica = replicas._replicas[partition][2]
+        assert len(batches_of(replica.log, 0)) == 5
+        replica.log.truncate(4)
+
+        assert not replicas.are_level()
+        with pytest.raises(ViolationError, match=r"ReplicasAgree: .* from batch 4 of 5 and 4 on"):
+            replicas.compare()
+
+    watched(look)
+
+
+def test_nobody_watches_afterwards() -> None:
+    before = dict(Partition.__dict__)
+
+    watched(lambda replicas, _: replicas.compare())
+
+    assert dict(Partition.__dict__) == before

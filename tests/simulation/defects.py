@@ -1,0 +1,43 @@
+"""What brokers write to their log when they come upon a defect of their own.
+
+They go on in spite of it, so that nobody else may notice. In a simulated life it ends the life.
+"""
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from traceback import format_exception
+from typing import final
+
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.faulty_disk import StaleHandleError
+
+_LOGGER = logging.getLogger("tidelog.broker")
+
+
+@contextmanager
+def no_defect_unheard(fail: Callable[[BaseException], None]) -> Generator[None]:
+    """Call `fail` with an objection of `NoDefects` when one is found while the block runs."""
+    listener = _Listener(fail)
+    propagates = _LOGGER.propagate
+    _LOGGER.addHandler(listener)
+    _LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        _LOGGER.propagate = propagates
+        _LOGGER.removeHandler(listener)
+
+
+@final
+class _Listener(logging.Handler):
+    def __init__(self, fail: Callable[[BaseException], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._fail = fail
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = None if record.exc_info is None else record.exc_info[1]
+        if isinstance(error, StaleHandleError):
+            return  # A dead process says so, which nobody hears.
+        shown = "" if error is None else "".join(format_exception(error)[-4:])
+        self._fail(ViolationError("NoDefects", f"{record.getMessage()}: {shown}"))

@@ -1,0 +1,56 @@
+"""What there is to say of a life of any kind, and how an end of it is judged."""
+
+from collections.abc import Callable, Sequence
+from traceback import format_exception
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.clock import DeadlockError, EventBudgetError
+from tests.simulation.plans import LifePlan
+
+PlanType = TypeVar("PlanType", bound=LifePlan)
+
+
+class LifeReport(msgspec.Struct, Generic[PlanType], frozen=True):
+    """What there is to say of one life."""
+
+    plan: PlanType
+    checker: str | None
+    """Which checker objected, `None` when none did."""
+    problem: str
+    """What it said."""
+    sometimes: dict[str, int]
+    """The probes that it has reached, and how often."""
+    counts: dict[str, int]
+    """Events, crashes, acknowledged and read records, and whatever else is counted."""
+    simulated_s: float
+    fingerprint: str
+    objectors: list[str] = []
+    """All checkers that objected, the first one first, if the life was to go on."""
+
+
+def judged(run: Callable[[], object]) -> tuple[str | None, str]:
+    """Return which checker objects to a run, and what it says; `None` if none does."""
+    try:
+        run()
+    except ViolationError as error:
+        return error.checker, str(error)
+    except EventBudgetError as error:
+        return "EventBudget", str(error)
+    except DeadlockError as error:
+        return "Liveness", str(error)
+    except Exception as error:  # noqa: BLE001  (a defect of whatever raised it)
+        violations = _violations_in(error)
+        if violations:  # Several tasks objected at once.
+            return violations[0].checker, str(violations[0])
+        return type(error).__name__, "".join(format_exception(error)[-6:])
+    return None, ""
+
+
+def _violations_in(error: BaseException) -> list[ViolationError]:
+    if isinstance(error, ViolationError):
+        return [error]
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return [violation for each in inner for violation in _violations_in(each)]
