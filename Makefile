@@ -65,23 +65,33 @@ cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: ma
 
 .PHONY: sim swarm mutants
 SECONDS := 60
-sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE
-	@$(BIN)/python -m tests.simulation sim --seconds $(SECONDS) $(if $(PLAN),--plan $(PLAN),$(SEED))
+KIND := broker
+sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE; KIND=cluster
+	@$(BIN)/python -m tests.simulation sim --kind $(KIND) --seconds $(SECONDS) \
+		$(if $(PLAN),--plan $(PLAN),$(SEED))
 
 swarm: $(VENV)/installed-dev ## Many of them: make swarm SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
-	@$(BIN)/python -m tests.simulation swarm --seconds $(SECONDS) $(if $(SEEDS),--seeds $(SEEDS)) \
-		$(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET))
+	@$(BIN)/python -m tests.simulation swarm --kind $(KIND) --seconds $(SECONDS) \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET))
+
+.PHONY: cluster-lives
+cluster-lives: ## Lives of whole clusters: make cluster-lives SEEDS=1000, as make swarm
+	@$(MAKE) --no-print-directory swarm KIND=cluster
 
 mutants: $(VENV)/installed-dev ## Plant bugs, and see how soon the simulator catches them
 	@$(BIN)/python -m tests.simulation mutants $(ARGS)
 
-.PHONY: powercut history
+.PHONY: powercut history netns
 CUTS := 20
 powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root: make powercut CUTS=100
 	@$(BIN)/python -m tests.powercut --cuts $(CUTS) $(ARGS)
 
 history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
 	@$(BIN)/python -m tests.histories --seconds $(SECONDS) $(ARGS)
+
+MINUTES := 10
+netns: $(VENV)/installed-dev ## Brokers in network namespaces, in trouble, as root: make netns MINUTES=10 ARGS="--brokers 5"
+	@$(BIN)/python -m tests.netns --minutes $(MINUTES) $(ARGS)
 
 .PHONY: groups-swarm
 groups-swarm: $(VENV)/installed-dev ## Many lives of consumer groups: make groups-swarm ARGS="--seeds 1000"
