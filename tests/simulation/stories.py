@@ -331,6 +331,17 @@ def rotted(book: Book) -> None:
     book.rotted(DamageReported(0, 3, 5))
 
 
+def repeated_after_rot(offset: int) -> Story:
+    """What lies from offset 3 to 4 rots; then the record of that offset comes again, behind it."""
+
+    def tell(book: Book) -> None:
+        told(acked(1, offset))(book)
+        rotted(book)
+        told(fetched((offset, 1)), acked(1, 7))(book)
+
+    return tell
+
+
 def rotted_and_reported(book: Book) -> None:
     rotted(book)
     book.damage_reported(DamageReported(0, 4, 5))

@@ -61,14 +61,16 @@ class NoDuplicates(Checker):
 
     So it is for idempotent producers, and with acks 0, where nothing is ever sent again. An
     acknowledgement that comes again names the same offset. What stood in deleted segments is
-    excused once the checkpoint has rotted, for nothing else knows its producers.
+    excused once the checkpoint has rotted, for nothing else knows its producers. What has rotted
+    stands nowhere any more, and nothing tells who had sent it: it may be taken again.
     """
 
     def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
         """Know what each producer asked for."""
         self._rules = rules
         self._places: dict[bytes, Place] = {}
-        self._rotted: set[int] = set()
+        self._without_checkpoint: set[int] = set()
+        self._rotted: list[DamageReported] = []
         self.unknown_below: dict[int, int] = {}
         """By partition: the offset below which nothing tells of producers any more."""
 
@@ -81,15 +83,22 @@ class NoDuplicates(Checker):
     def checkpoint_rotted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
         del start_min
-        self._rotted.add(partition)
+        self._without_checkpoint.add(partition)
+
+    def rotted(self, damage: DamageReported) -> None:
+        """See `Checker`."""
+        self._rotted.append(damage)
+        self._places = {
+            value: place for value, place in self._places.items() if not _covers(damage, place)
+        }
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
-        if event == "log_opened" and fields["partition"] in self._rotted:
+        if event == "log_opened" and fields["partition"] in self._without_checkpoint:
             partition, start = fields["partition"], fields["log_start_offset"]
             assert isinstance(partition, int)
             assert isinstance(start, int)
-            self._rotted.remove(partition)
+            self._without_checkpoint.remove(partition)
             self.unknown_below[partition] = start
             self._places = {
                 value: place
@@ -113,6 +122,8 @@ class NoDuplicates(Checker):
         }
 
     def _note(self, value: bytes, place: Place) -> None:
+        if any(_covers(damage, place) for damage in self._rotted):
+            return
         known = self._places.setdefault(value, place)
         if known != place:
             self.fail(f"{_short(value)} is at {known} and at {place}")
