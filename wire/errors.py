@@ -25,6 +25,7 @@ Pure: no clock, no I/O.
     │   │   ├── InvalidTopicError         an illegal name, partition count or replica assignment
     │   │   └── InvalidConfigError        a setting is unknown or out of range
     │   ├── UnknownTopicError / TopicExistsError / UnknownPartitionError
+    │   ├── UnknownQueueError / QueueExistsError
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
@@ -259,6 +260,20 @@ class TopicExistsError(BrokerError):
     """A topic of this name exists already."""
 
     code = ErrorCode.TOPIC_EXISTS
+
+
+@final
+class UnknownQueueError(BrokerError):
+    """No queue has this name."""
+
+    code = ErrorCode.UNKNOWN_QUEUE
+
+
+@final
+class QueueExistsError(BrokerError):
+    """A queue of this name exists already, and is not what was asked for."""
+
+    code = ErrorCode.QUEUE_EXISTS
 
 
 @final
