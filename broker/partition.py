@@ -157,6 +157,16 @@ class Partition:
         else:
             self._wake_fetches()
 
+    def close(self, error: BrokerError) -> None:
+        """Be no replica any more; whoever waits here is told why, and nobody does anything new.
+
+        What somebody holds at the moment, or flushes, is over when he is done.
+        """
+        self.log.close()
+        self._known_status = self.log.status  # It was meant to be, so it is no news.
+        self.resign(error)
+        self.failed(error)
+
     def reconfigure(self, config: TopicConfig) -> None:
         """Let other settings be in force from now on."""
         self.log.config = config.log

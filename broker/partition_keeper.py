@@ -36,7 +36,8 @@ _OPENED_AT_ONCE = 16
 class PartitionKeeper:
     """Has every replica open that this broker is to have, and leads what it is to lead.
 
-    Invariant: a partition of which the metadata knows another leader is not led here.
+    Invariant: a partition of which the metadata knows another leader is not led here, and one that
+    is not to be here is neither led nor followed.
     """
 
     def __init__(
@@ -170,18 +171,21 @@ class PartitionKeeper:
     def _close(self, topic_id: bytes, name: str) -> None:
         for partition in self._partitions.all():
             if partition.topic_id == topic_id:
-                error = UnknownTopicIdError(f"topic {name!r} was deleted")
-                self._partitions.close((topic_id, partition.number), error)
+                self._end(partition.key, UnknownTopicIdError(f"topic {name!r} was deleted"))
                 self._closed.setdefault(topic_id, []).append(partition)
         self._deleted[topic_id] = name
         self._has_work.set()
 
     def _leave(self, key: Key) -> None:
         """Have a replica no more: others have it now."""
-        self._roles.leave(key)
         error = NotLeaderError("this broker has no replica of it any more")
-        self._left[key] = self._partitions.close(key, error)
+        self._left[key] = self._end(key, error)
         self._has_work.set()
+
+    def _end(self, key: Key, error: BrokerError) -> Partition | None:
+        """Close a replica, with which nobody follows any more; its files are still there."""
+        self._roles.leave(key)
+        return self._partitions.close(key, error)
 
     async def _open_due(self, topic_id: bytes) -> None:
         """Open what is due of a topic, unless there are topics to be removed first."""
@@ -220,8 +224,7 @@ class PartitionKeeper:
         key = (partition.topic_id, partition.number)
         topic = self._metadata.state.catalog.topic_by_id(partition.topic_id)
         if topic is None:
-            error = UnknownTopicIdError("the topic was deleted while it was opened")
-            self._partitions.close(key, error)
+            self._end(key, UnknownTopicIdError("the topic was deleted while it was opened"))
             return False
         known = self._metadata.state.partition(*key)
         if known is None or self._node_id not in known.replicas:
@@ -248,7 +251,7 @@ class PartitionKeeper:
     async def _remove_replica(self, key: Key, partition: Partition | None) -> None:
         """Remove the files of a replica, unless it has come back meanwhile."""
         if partition is not None:
-            await self._flusher.forget(partition)
+            await self._let_go(partition)
         topic = self._metadata.state.catalog.topic_by_id(key[0])
         known = self._metadata.state.partition(*key)
         if topic is None or known is None:
@@ -267,9 +270,14 @@ class PartitionKeeper:
 
     async def _remove(self, topic_id: bytes, name: str) -> None:
         for partition in self._closed.pop(topic_id, []):
-            await self._flusher.forget(partition)
+            await self._let_go(partition)
         try:
             await self._partitions.remove_files(name, topic_id)
         except OSError as error:
             # The topic is gone all the same.
             self._env.probe("files_left_over", severity="warning", topic=name, reason=str(error))
+
+    async def _let_go(self, partition: Partition) -> None:
+        """Return when nobody touches the files of a replica that was closed."""
+        await self._flusher.forget(partition)
+        partition.log.close()  # A repair that was under way may have opened it anew.

@@ -186,8 +186,7 @@ class Partitions:
         """Close the log of a partition, tell everybody who waits there why, and return it."""
         partition = self._open.pop(key, None)
         if partition is not None:
-            partition.log.close()
-            partition.failed(error)
+            partition.close(error)
         return partition
 
     async def remove_replica(self, name: str, topic_id: bytes, number: int) -> None:

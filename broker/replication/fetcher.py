@@ -316,21 +316,19 @@ class Fetcher:
         self._surroundings.nursery.start_soon(self._repair, partition, step)
 
     async def _repair(self, partition: Partition, step: Truncate | Restart) -> None:
-        """Truncate a log, or begin it anew; then let it be followed again."""
-        env, log = self._surroundings.env, partition.log
+        """Truncate a log, or begin it anew; then let it be followed again.
+
+        When the replica is closed before or meanwhile, nothing comes of it.
+        """
+        log = partition.log
         before = (log.log_end_offset, partition.high_watermark)
         error: BrokerError | None = None
         async with self._surroundings.flusher.hold(partition):
-            try:
-                if isinstance(step, Truncate):
-                    await env.offload(lambda: log.truncate(step.offset))
-                else:
-                    await self._surroundings.partitions.restart(partition, step.offset)
-            except (DiskFullError, LogOfflineError) as failure:
-                error = failure
-            else:
-                _note_repaired(partition, step)
-        env.probe(
+            if self._surroundings.is_open(partition):
+                error = await self._carry_out(partition, step)
+        if not self._surroundings.is_open(partition):
+            return
+        self._surroundings.env.probe(
             "replica_truncated" if error is None else "replica_not_truncated",
             # Below the high watermark only after an election that accepted a loss of data.
             severity="info" if error is None and step.offset >= before[1] else "warning",
@@ -346,6 +344,21 @@ class Fetcher:
                 return
             await trio.sleep(_MUCH_LATER_S)
         self._released(partition)
+
+    async def _carry_out(
+        self, partition: Partition, step: Truncate | Restart
+    ) -> BrokerError | None:
+        """Repair a log that nobody else touches; return why that was not possible."""
+        log = partition.log
+        try:
+            if isinstance(step, Truncate):
+                await self._surroundings.env.offload(lambda: log.truncate(step.offset))
+            else:
+                await self._surroundings.partitions.restart(partition, step.offset)
+        except (DiskFullError, LogOfflineError) as error:
+            return error
+        _note_repaired(partition, step)
+        return None
 
 
 def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:

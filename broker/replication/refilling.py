@@ -77,8 +77,7 @@ class Refiller:
 
     async def _mend(self, partition: Partition) -> bool:
         """Refill one replica as far as possible; return whether nothing is left to be done."""
-        is_open = self._surroundings.partitions.replica(*partition.key) is partition
-        if not is_open or not partition.log.damage:
+        if not self._surroundings.is_open(partition) or not partition.log.damage:
             self._damaged.pop(partition, None)
             return True
         follower = self._ready(partition)

@@ -138,8 +138,9 @@ class Roles:
             fetcher.follow(partition, known.leader_epoch)
 
     def _released(self, partition: Partition) -> None:
-        self._followed_by.pop(partition.key, None)
-        if self._surroundings.partitions.replica(*partition.key) is partition:
+        """Let a log be followed with again, unless it is closed: another one may be there now."""
+        if self._surroundings.is_open(partition):
+            self._followed_by.pop(partition.key, None)
             self.take_role(partition)
 
     def _status_changed(self, partition: Partition) -> None:

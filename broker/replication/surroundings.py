@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import trio
 
 from broker.flusher import Flusher
+from broker.partition import Partition
 from broker.partitions import Partitions
 from coordinator.cluster.state import ClusterState
 from coordinator.cluster_node import ClusterNode
@@ -37,6 +38,10 @@ class Surroundings:
     def state(self) -> ClusterState:
         """The metadata, as far as it is known here."""
         return self.cluster.metadata.state
+
+    def is_open(self, partition: Partition) -> bool:
+        """Return whether a replica is still there, and not closed, or another one in its place."""
+        return self.partitions.replica(*partition.key) is partition
 
     def facts_of(self, node_id: int) -> BrokerFacts | None:
         """Return what is known of a broker; see `isr.replica_set.BrokerView`."""

@@ -104,9 +104,8 @@ class UnfitReplicas:
         )
 
     def _look(self) -> None:
-        partitions = self._surroundings.partitions
         for partition in list(self._unfit):
-            is_open = partitions.replica(*partition.key) is partition
+            is_open = self._surroundings.is_open(partition)
             if partition.is_whole or not is_open:
                 del self._unfit[partition]
                 if is_open:

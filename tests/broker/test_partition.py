@@ -399,3 +399,22 @@ def test_the_role_does_not_change_while_the_log_is_held() -> None:
 
     with pytest.raises(AssertionError, match="not in order"):
         partition.lead(5)
+
+
+def test_whoever_closes_a_replica_lets_nobody_lead_follow_or_wait_and_it_is_no_news() -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    gone = NotLeaderError("this broker has no replica of it any more")
+    for is_leader in (True, False):
+        partition, told = new_partition(events=events), Told()
+        partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, 0)
+        if not is_leader:
+            partition.follow(2, 4)
+        partition.wait_for_data(told)
+
+        partition.close(gone)
+        partition.note_status("whoever was about to do something with it could not")
+
+        assert (partition.leader, partition.follower) == (None, None)
+        assert told.failures[0][1] is gone or not is_leader
+        assert (len(told.failures), told.wake_count) == (1, 1)
+        assert events == []

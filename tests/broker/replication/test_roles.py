@@ -1,6 +1,21 @@
 """A broker leads and follows as the metadata says."""
 
+# Begins repairs of a log as a leader's answer does, which nobody else may.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Callable
+
+import trio
+from trio.testing import MockClock
+
+from broker.partition import Partition
+from broker.replication.fetcher import Fetcher
 from client.client import Client
+from coordinator.catalog import DeleteTopic
+from coordinator.cluster.commands import Reassignment, ReassignReplicas
+from isr.follower import Restart, Truncate
+from tests.broker.keeping import Keeping, keeping
+from tests.broker.logs import append
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -9,6 +24,8 @@ from tests.broker.replication.three_brokers import (
     make_topic,
     produce,
 )
+from tests.broker.world import World, settle
+from tests.coordinator.cluster.clusters import Cluster
 from tests.coordinator.raft_life import until
 
 
@@ -72,10 +89,134 @@ def test_a_deleted_topic_is_followed_no_more() -> None:
             await client.admin.delete_topic(TOPIC)
 
         await brokers.with_client(work)
-
-        await until(lambda: all(brokers.partition(node) is None for node in NODES))
+        await until(lambda: not any(brokers.knows(node, TOPIC) for node in NODES))
+        refused: list[str] = []
+        # Whoever has heard of it first may be asked once more by who has not.
+        await trio.sleep(0.5)
+        brokers.world.observe(lambda node, event, _: refused.append(f"{node} {event}"))
+        await trio.sleep(2)
+        assert [event for event in refused if "replica_fetch_refused" in event] == []
 
     live(4, main)
+
+
+def fetchers(partition: Partition) -> list[Fetcher]:
+    """Return all who follow with a replica."""
+    return [watcher for watcher in partition.watchers if isinstance(watcher, Fetcher)]
+
+
+def delete(kept: Keeping) -> None:
+    kept.hear(lambda: kept.cluster.do(DeleteTopic("orders")))
+
+
+def move(kept: Keeping, topic_id: bytes, *replicas: int) -> None:
+    command = ReassignReplicas([Reassignment(topic_id, 0, list(replicas))])
+    kept.hear(lambda: kept.cluster.do(command))
+
+
+async def test_nobody_is_asked_for_a_replica_that_is_gone(mock_clock: MockClock) -> None:
+    ways: list[Callable[[Keeping, bytes], None]] = [
+        lambda kept, _: delete(kept),
+        lambda kept, topic_id: move(kept, topic_id, 2),
+    ]
+    for go in ways:
+        world, cluster = World(mock_clock), Cluster(1, 2)
+        topic_id = cluster.create("orders", [2, 1])
+        async with keeping(world, cluster) as kept:
+            await kept.start()
+            partition = kept.replica(topic_id)
+            await world.pass_time(1)
+            assert world.told("replica_fetch_ended") != []
+
+            go(kept, topic_id)
+            await world.pass_time(1)
+            tried = len(world.told("replica_fetch_ended"))
+            await world.pass_time(10)
+
+            assert len(world.told("replica_fetch_ended")) == tried
+            assert fetchers(partition) == []
+            assert partition.follower is None
+
+
+async def test_a_repair_does_not_outlive_its_partition(mock_clock: MockClock) -> None:
+    for step in (Truncate(1), Restart(7)):
+        world, cluster = World(mock_clock), Cluster(1, 2)
+        topic_id = cluster.create("orders", [2, 1])
+        async with keeping(world, cluster) as kept:
+            await kept.start()
+            partition = kept.replica(topic_id)
+            append(partition.log, b"a")
+            append(partition.log, b"b")
+            world.work.hold_syncs()
+            kept.flusher.appended(partition)
+            await settle()
+
+            # It waits for the flush, and then there is nothing left to be repaired.
+            (fetcher,) = fetchers(partition)
+            fetcher._begin_repair(partition, step)
+            delete(kept)
+            await settle()
+            assert len(world.disk.list_directory("topics")) == 1, "somebody may be at its files"
+            world.work.let_all_sync()
+            await kept.keeper.settle(topic_id)
+            await world.pass_time(10)
+
+            assert world.disk.list_directory("topics") == []
+            assert world.told("replica_truncated") == world.told("replica_not_truncated") == []
+            assert world.told("log_status_changed") == []
+            assert partition.log.log_end_offset == 2
+
+
+async def test_a_repair_that_ends_late_leaves_the_replica_alone_that_has_come_back(
+    mock_clock: MockClock,
+) -> None:
+    world, cluster = World(mock_clock), Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [2, 3, 1])
+    cluster.in_sync(2, 3)
+    async with keeping(world, cluster) as kept:
+        await kept.start()
+        first = kept.replica(topic_id)
+        append(first.log, b"a")
+        (fetcher,) = fetchers(first)
+        world.disk.capacity_bytes = 1
+        fetcher._begin_repair(first, Truncate(0))
+        await settle()
+        world.disk.capacity_bytes = None
+        assert len(world.told("replica_not_truncated")) == 1, "it is tried again after a while"
+
+        move(kept, topic_id, 2, 3)
+        await settle()
+        move(kept, topic_id, 2, 3, 1)
+        await settle()
+        second = kept.replica(topic_id)
+        assert second is not first
+        await world.pass_time(2)
+        kept.hear(lambda: cluster.shut_down(2))
+
+        assert second.follower is not None
+        assert second.follower.leader_id == 3
+        assert [each._leader_id for each in fetchers(second)] == [3]
+
+
+async def test_a_repair_is_over_when_the_log_is_closed_on_the_way(mock_clock: MockClock) -> None:
+    world, cluster = World(mock_clock), Cluster(1, 2)
+    topic_id = cluster.create("orders", [2, 1])
+    async with keeping(world, cluster) as kept:
+        await kept.start()
+        partition = kept.replica(topic_id)
+        append(partition.log, b"a")
+        world.work.hold_work()
+        (fetcher,) = fetchers(partition)
+        fetcher._begin_repair(partition, Restart(7))
+        await settle()
+        delete(kept)
+        await settle()
+        world.work.let_all()
+        await kept.keeper.settle(topic_id)
+
+        assert world.disk.list_directory("topics") == []
+        assert world.told("log_status_changed") == []
+        assert world.told("replica_not_truncated") == []
 
 
 def test_replicas_move_to_other_brokers_with_all_that_was_acknowledged() -> None:
