@@ -208,14 +208,14 @@ class _Recovery:
                 self._remove_torn([base])
                 return False
             self._lose(base)
-        footer = segment.read_footer()
-        if footer is not None and base < self._known.recovery_base_offset:
+        footer = segment.read_footer() if base < self._known.recovery_base_offset else None
+        if footer is not None:
             segment.open_sealed(footer)
             segment.forget_files()
             self._segments.append(segment)
             self._offset = segment.end_offset
             return True
-        return self._scan(segment, footer, later)
+        return self._scan(segment, later)
 
     def _check_owner(self, segment: Segment) -> None:
         """Check whose segment this is; mend a header that is torn or damaged."""
@@ -232,7 +232,7 @@ class _Recovery:
                 " here?"
             )
 
-    def _scan(self, segment: Segment, footer: SegmentFooter | None, later: list[int]) -> bool:
+    def _scan(self, segment: Segment, later: list[int]) -> bool:
         """Take in what is good of a segment; return whether those behind it still count."""
         file = segment.file()
         size = file.size()
@@ -243,6 +243,8 @@ class _Recovery:
             file.drop_cache()
             self.report.scanned_bytes += size - start
             self._has_changed = True
+        # Not before: a sync that failed under an earlier process may have lost it.
+        footer = segment.read_footer()
         end = size if footer is None else footer.end_position
         scan = SegmentScan(
             FileWindow(file, end=end),

@@ -7,6 +7,7 @@ import pytest
 
 from logstore.config import LogConfig
 from logstore.log import LogStatus, PartitionLog
+from logstore.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 from tests.logstore.logs import (
     CHECKPOINT,
     NOW_MS,
@@ -135,6 +136,30 @@ def test_a_log_is_opened_on_a_full_disk() -> None:
     assert read_all(again.log) == expected(0, 30)
     with pytest.raises(DiskFullError):
         again.append_many(1)
+
+
+def test_a_footer_that_a_failed_sync_lost_is_not_believed() -> None:
+    """The page cache shows it to the next process, until it is dropped."""
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    opened.append_many(8)
+    opened.flush(checkpoint=True)
+    opened.append_many(1, size=300)
+    assert opened.log.segment_count == 2
+    opened.disk.fail("sync", path=opened.path(0))
+    flush = opened.log.begin_flush()
+    assert flush is not None
+    with pytest.raises(OSError, match="Input/output error"):
+        flush.run()
+
+    again = opened.kill()
+    again.append_many(3, size=300)
+    again.flush()
+
+    footer = again.disk.durable_bytes(again.path(0))[-SEGMENT_FOOTER_SIZE:]
+    assert again.segment_bases()[0] == 0
+    assert len(again.segment_bases()) > 1
+    assert parse_segment_footer(footer) is not None, "a sealed segment has a footer"
+    assert read_all(again.kill().log).items() >= expected(0, 8).items()
 
 
 def test_reading_needs_no_room_for_a_lost_index() -> None:
