@@ -115,7 +115,8 @@ class Scrubber:
             holes_seen = len(scrub.holes)
             self._update(bytes_done=self.progress.bytes_done + done)
             await trio.sleep(done / self._bytes_per_s)
-        if scrub.spoiled and not partition.is_held:
+        is_open = self._partitions.replica(*partition.key) is partition
+        if scrub.spoiled and is_open and not partition.is_held:
             self._tell_spoiled(partition, ", ".join(scrub.spoiled))
             if scrub.mend():
                 await self._env.offload(scrub.sync)

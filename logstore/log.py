@@ -474,10 +474,8 @@ class PartitionLog:
         return durable.position if durable.segment_base_offset == segment.base_offset else 0
 
     def _roll(self, *, now_ms: int) -> None:
-        old = self._segments.active
-        new = self._segments.roll(self.config, now_ms=now_ms)
-        self._unflushed.wrote(old.path, old.file())
-        self._unflushed.wrote(new.path, new.file())
+        for path, file in self._segments.roll(self.config, now_ms=now_ms).items():
+            self._unflushed.wrote(path, file)
         self._unflushed.made_name()
         self._unflushed.request_checkpoint()
 

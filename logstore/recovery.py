@@ -9,6 +9,7 @@ dropped: after a failed fsync the kernel shows pages that never reached the disk
 by the first flush, if not by the recovery: whoever made them may have been killed before that.
 """
 
+from collections.abc import Mapping
 from typing import final
 
 import msgspec
@@ -21,6 +22,7 @@ from logstore.checkpoint import (
 )
 from logstore.config import LogConfig
 from logstore.damage import DamagedRange, DamagedRanges
+from logstore.disk import File
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
 from logstore.leader_epoch import LeaderEpochs
@@ -275,7 +277,7 @@ class _Recovery:
             and footer.end_offset >= segment.end_offset
         ):
             self._add_damage(segment.end_offset, footer.end_offset)
-            segment.adopt(footer)
+            _sync(segment.adopt(footer))
         elif segment.end_position < size:
             segment.cut_file()
 
@@ -377,10 +379,14 @@ class _Recovery:
 
     def _seal(self, segment: Segment) -> None:
         if not segment.is_sealed:
-            segment.seal(now_ms=self._now_ms)
-            segment.file().sync()
+            _sync(segment.seal(now_ms=self._now_ms))
             self._has_changed = True
 
     def _add_damage(self, offset: int, end_offset: int) -> None:
         if self._damage.add(offset, end_offset):
             self._has_changed = True
+
+
+def _sync(written: Mapping[str, File]) -> None:
+    for file in written.values():
+        file.sync()

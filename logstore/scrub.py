@@ -77,14 +77,14 @@ class SegmentScrub:
         """
         segment, footer = self._segment, self._footer
         if "index" in self.spoiled:
-            segment.remove_index()  # Whoever needs it makes it anew.
+            segment.remove_index()  # Whoever needs it first makes it anew.
         if "header" in self.spoiled:
             self._file.write_at(0, [self._header.to_bytes()])
         # The log may have been truncated since, and this be its active segment.
         is_as_it_was = segment.is_sealed and segment.footer() == footer
         if "footer" in self.spoiled and footer is not None and is_as_it_was:
             self._file.write_at(footer.end_position, [footer.to_bytes()])
-        return not {"header", "footer"}.isdisjoint(self.spoiled)
+        return bool(self.spoiled)
 
     def sync(self) -> None:
         """Make durable what was mended; blocks.
@@ -92,7 +92,12 @@ class SegmentScrub:
         Raises:
             OSError: The disk failed.
         """
-        self._file.sync()
+        if not {"header", "footer"}.isdisjoint(self.spoiled):
+            self._file.sync()
+        if "index" in self.spoiled:
+            # Else a power cut could bring it back.
+            directory, _, _ = self._segment.index_path.rpartition("/")
+            self._disk.sync_directory(directory)
 
     def _steps(self) -> Iterator[int]:
         """Look at one part after the other; yield what it cost."""

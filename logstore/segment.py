@@ -1,6 +1,7 @@
 """One segment: a file of batches, its sparse index, and where offsets are in it."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import final
 
 from logstore.config import LogConfig, MiB
@@ -167,8 +168,8 @@ class Segment:
         self.end_position = position + header.size
         self.end_offset = base_offset + header.last_offset_delta + 1
 
-    def seal(self, *, now_ms: int) -> None:
-        """Write the footer and the index; neither is durable before a sync.
+    def seal(self, *, now_ms: int) -> dict[str, File]:
+        """Write the footer and the index; return what is to be synced, by path.
 
         Raises:
             OSError: The disk is full or failed; the segment is still active.
@@ -180,17 +181,17 @@ class Segment:
         except OSError:
             file.truncate(self.end_position)
             raise
-        self.adopt(footer)
+        return {self.path: file, **self.adopt(footer)}
 
-    def adopt(self, footer: SegmentFooter) -> None:
-        """Be sealed by a footer that is in the file; writes the index.
+    def adopt(self, footer: SegmentFooter) -> dict[str, File]:
+        """Be sealed by a footer that is in the file; write the index, and return it to be synced.
 
         Raises:
             OSError: The disk failed.
         """
         index = self.index
         assert index is not None, "only the active segment can be sealed"
-        self._write_index(index)
+        index_file = self._write_index(index)
         self.end_offset = footer.end_offset
         self.max_timestamp_ms = max(self.max_timestamp_ms, footer.max_timestamp_ms)
         self.sealed_at_ms = footer.sealed_at_ms
@@ -198,6 +199,7 @@ class Segment:
         self.index = None
         self._files.forget(self.index_path)
         self._files.index(self.index_path, lambda: index)
+        return {} if index_file is None else {self.index_path: index_file}
 
     def footer(self) -> SegmentFooter:
         """Return the footer that a sealed segment has."""
@@ -289,6 +291,8 @@ class Segment:
     def rebuild_index(self, config: LogConfig) -> None:
         """Make the index anew, when there are batches that it may not know; walks over headers.
 
+        It is synced; blocks.
+
         Raises:
             OSError: The disk failed.
         """
@@ -296,7 +300,7 @@ class Segment:
         if self.index is not None:
             self.index = index
             return
-        self._write_index(index)
+        self._write_index_durably(index)
         self._files.forget(self.index_path)
         self._files.index(self.index_path, lambda: index)
 
@@ -304,6 +308,8 @@ class Segment:
         self, headers: Sequence[BatchHeader], position: int, config: LogConfig
     ) -> None:
         """Let the index of a sealed segment tell of the last batches, which begin at `position`.
+
+        It is synced; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -314,7 +320,7 @@ class Segment:
             # No batch before it has a larger one: that is all that a search needs to know.
             index.add(header.base_offset, position, max_timestamp_before=self.max_timestamp_ms)
             position += header.size
-        self._write_index(index)
+        self._write_index_durably(index)
 
     def remove_files(self) -> None:
         """Remove file and index; blocks. Readers that hold the file finish."""
@@ -352,7 +358,9 @@ class Segment:
 
     def _rebuild_index(self, config: LogConfig) -> SegmentIndex:
         index = self._index_of_batches(config)
-        self._write_index(index)
+        file = self._write_index(index)
+        if file is not None:
+            file.close()  # Whoever reads does not wait for a sync.
         return index
 
     def _index_of_batches(self, config: LogConfig) -> SegmentIndex:
@@ -369,8 +377,19 @@ class Segment:
             max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
         return index
 
-    def _write_index(self, index: SegmentIndex) -> None:
-        """Write the index, if there is room; it is not synced, for it can be rebuilt."""
+    def _write_index_durably(self, index: SegmentIndex) -> None:
+        """Write the index, if there is room, and sync it; its name is as durable as before."""
+        file = self._write_index(index)
+        if file is not None:
+            with closing(file):
+                file.sync()
+
+    def _write_index(self, index: SegmentIndex) -> File | None:
+        """Write the index, if there is room; return what is to be synced.
+
+        It can be rebuilt, so nothing rests on that sync, but without it a power cut may leave a
+        name with rubbish behind it, which cannot be told from rot.
+        """
         disk = self._files.disk
         # Always a new file: if the old one was only overwritten, a power cut could bring back the
         # index of a segment that was cut since then and grew differently.
@@ -379,12 +398,15 @@ class Segment:
             file = disk.open(self.index_path, create=True)
             try:
                 file.write_at(0, [index.to_bytes()])
-            finally:
+            except OSError:
                 file.close()
+                raise
         except OSError as error:
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
             disk.remove(self.index_path)
+            return None
+        return file
 
     def _new_index(self, config: LogConfig) -> SegmentIndex:
         return SegmentIndex(

@@ -7,6 +7,7 @@ from typing import final
 from logstore.checkpoint import LogCheckpoint
 from logstore.config import LogConfig
 from logstore.damage import DamagedRanges
+from logstore.disk import File
 from logstore.file_cache import FileCache
 from logstore.flush import LogPosition
 from logstore.leader_epoch import LeaderEpochs
@@ -99,8 +100,8 @@ class Segments:
                 return count
         return len(headers)
 
-    def roll(self, config: LogConfig, *, now_ms: int) -> Segment:
-        """Seal the active segment and return the new active one.
+    def roll(self, config: LogConfig, *, now_ms: int) -> dict[str, File]:
+        """Seal the active segment and begin a new one; return what is to be synced, by path.
 
         Raises:
             OSError: The disk is full or failed; the old segment is still active.
@@ -108,13 +109,13 @@ class Segments:
         old = self.active
         new = self.create(old.end_offset, config)
         try:
-            old.seal(now_ms=now_ms)
+            written = old.seal(now_ms=now_ms)
         except OSError:
             new.forget_files()
             new.remove_files()
             raise
         self._segments.append(new)
-        return new
+        return {**written, new.path: new.file()}
 
     def create(self, base_offset: int, config: LogConfig) -> Segment:
         """Return a new segment file, not yet one of these.

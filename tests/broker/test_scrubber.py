@@ -147,6 +147,40 @@ async def test_known_damage_is_not_told_again(mock_clock: MockClock) -> None:
         assert len(world.told("scrub_found_damage")) == 1
 
 
+async def test_a_spoiled_index_is_told_of_once_and_not_believed(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(scrub_interval_ms=60_000), world.client() as client:
+        topic = await fill(client)
+        path = world.segments()[0][0].replace(".log", ".index")
+        world.disk.flip_bit(path, 30, 1)
+
+        await world.pass_time(MINUTE_S)
+        await let_round_end(world)
+        assert len(await fetch_all(client, topic)) == 12
+        for _ in range(200):
+            await world.pass_time(1)
+
+        assert len(world.told("scrub_round_ended")) > 2
+        assert [each["what"] for each in world.told("scrub_found_spoiled")] == ["index"]
+        assert len(await fetch_all(client, topic)) == 12
+
+
+async def test_of_power_cuts_the_indexes_stay_whole(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await fill(client)
+    for seed in range(5):
+        world = world.after_power_cut(seed)
+        async with world.broker(scrub_interval_ms=60_000), world.client() as client:
+            for number in range(6):
+                await produce(client, topic, batch_of(b"%x" % number * 900))
+            for _ in range(MINUTE_S):
+                await world.pass_time(1)
+            await let_round_end(world)
+
+            assert world.told("scrub_found_spoiled") == []
+
+
 async def test_a_topic_that_is_deleted_meanwhile_is_left_alone(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_bytes_per_s=KIB), world.client() as client:

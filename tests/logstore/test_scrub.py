@@ -30,8 +30,6 @@ def tiny_log() -> Opened:
     opened.append_many(ACTIVE + 2, flush_every=2)
     opened.flush(checkpoint=True)
     assert opened.segment_bases() == [SEALED, ACTIVE]
-    # Indexes are never synced, and get to the disk by and by.
-    opened.disk.open(f"{DIRECTORY}/{name_of(SEALED, '.index')}").sync()
     return opened
 
 
@@ -128,6 +126,30 @@ def test_what_can_be_made_anew_is_mended(what: str) -> None:
         assert read_all(again.log) == expected(0, ACTIVE + 2)
         after = image_of(again.disk)
         assert after[name_of(SEALED)] == before[name_of(SEALED)]
+        assert found(again) == [], "it does not come back"
+
+
+def test_nothing_is_spoiled_by_power_cuts() -> None:
+    for seed in range(60):
+        opened = new_log(TINY)
+        for cut in range(4):
+            # Some of it is flushed, and some is not.
+            opened.append_many(7 + seed % 5, flush_every=3)
+            opened = opened.cut_power(100 * seed + cut)
+            opened.flush()
+
+            assert found(opened) == [], f"seed {seed}, cut {cut}"
+
+
+def test_an_index_that_was_made_while_the_log_was_opened_is_not_spoiled_by_a_power_cut() -> None:
+    for seed in range(40):
+        opened = new_log(TINY)
+        opened.append_many(12)
+        # What the process before was about to sync, the next one makes anew.
+        again = opened.kill()
+        again.flush()
+
+        assert found(again.cut_power(seed)) == [], f"seed {seed}"
 
 
 def test_a_segment_that_was_cut_meanwhile_gets_no_footer() -> None:

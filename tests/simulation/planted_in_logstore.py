@@ -134,7 +134,8 @@ def _forget_producers(self: ProducerStates, snapshots: object = ()) -> None:
 
 
 def _roll_new_only(self: PartitionLog, *, now_ms: int) -> None:
-    new = self._segments.roll(self.config, now_ms=now_ms)
+    self._segments.roll(self.config, now_ms=now_ms)
+    new = self._segments.active
     self._unflushed._files.clear()
     self._unflushed.wrote(new.path, new.file())
     self._unflushed.made_name()
