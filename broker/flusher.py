@@ -124,7 +124,7 @@ class Flusher:
         try:
             await self._env.offload(flush.run)
         except OSError as error:
-            log.fail(f"fsync failed: {error}")
+            log.fail(f"fsync failed: {error}", keeps_durable=True)
             partition.note_status(f"fsync failed: {error}")
         else:
             log.end_flush(flush)

@@ -26,13 +26,22 @@ class Availability:
         self._disk = disk
         self.failure: str | None = None
         """Why the log is offline, `None` if it is not."""
+        self.keeps_durable = True
+        """Whether what was durable still is, for all that is known of the failure."""
         self.is_disk_full = False
         """Whether an append found no room, and nobody has found room since."""
 
-    def fail(self, reason: str) -> None:
-        """Take the log offline; the first reason is the one that is shown."""
+    def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
+        """Take the log offline; the first reason is the one that is shown.
+
+        Args:
+            reason: What to tell whoever wants to use it.
+            keeps_durable: Whether only something new failed to get to the disk, so that what was
+                durable before is in no doubt.
+        """
         if self.failure is None:
             self.failure = reason
+        self.keeps_durable = self.keeps_durable and keeps_durable
 
     def require_online(self) -> None:
         """Check that the log can be used.
@@ -53,24 +62,24 @@ class Availability:
             raise self._disk_full()
         self.is_disk_full = False
 
-    def failed(self, doing: str, error: OSError) -> NoReturn:
-        """Take the log offline for an error of its disk.
+    def failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
+        """Take the log offline for an error of its disk; see `fail`.
 
         Raises:
             LogOfflineError: Always.
         """
-        self.fail(f"{doing} failed: {error}")
+        self.fail(f"{doing} failed: {error}", keeps_durable=keeps_durable)
         raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
 
-    def write_failed(self, doing: str, error: OSError) -> NoReturn:
-        """Take account of a write that failed.
+    def write_failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
+        """Take account of a write that failed; see `fail`.
 
         Raises:
             DiskFullError: There was no room.
             LogOfflineError: The disk failed.
         """
         if error.errno not in DISK_FULL_ERRNOS:
-            self.failed(doing, error)
+            self.failed(doing, error, keeps_durable=keeps_durable)
         self.is_disk_full = True
         raise self._disk_full() from error
 

@@ -24,11 +24,7 @@ from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
 from logstore.slice import LogSlice, out_of_range
 from logstore.unflushed import Unflushed
-from wire.errors import (
-    CorruptRecordError,
-    DiskFullError,
-    OffsetOutOfRangeError,
-)
+from wire.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError
 from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
 
 __all__ = ["Appended", "LogStatus", "PartitionLog"]
@@ -104,6 +100,11 @@ class PartitionLog:
             return LogStatus.READ_ONLY
         return LogStatus.DAMAGED if self._segments.damage else LogStatus.ONLINE
 
+    @property
+    def keeps_durable(self) -> bool:
+        """Whether, for all that is known, all below the durable end is on the disk and good."""
+        return self._availability.keeps_durable and not self._segments.damage
+
     def append(
         self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
     ) -> Appended:
@@ -141,7 +142,7 @@ class PartitionLog:
             file = active.append(header, batch, base_offset=base_offset)
             self._unflushed.wrote(active.path, file, size)
         except OSError as error:
-            self._availability.write_failed("writing", error)
+            self._availability.write_failed("writing", error, keeps_durable=True)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
         self.leader_epochs.assign(leader_epoch, base_offset)
@@ -176,7 +177,7 @@ class PartitionLog:
                 file = active.append_run(run, batches[:size])
                 self._unflushed.wrote(active.path, file, size)
             except OSError as error:
-                self._availability.write_failed("writing", error)
+                self._availability.write_failed("writing", error, keeps_durable=True)
             if active.first_append_ms is None:
                 active.first_append_ms = now_ms
             for header in run:
@@ -325,16 +326,16 @@ class PartitionLog:
         if is_spoiled or self._unflushed.bytes_since_checkpoint:
             self._unflushed.request_checkpoint()
 
-    def fail(self, reason: str) -> None:
-        """Take the log offline: only the next start can find out what is on disk."""
-        self._availability.fail(reason)
+    def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
+        """Take the log offline, see `Availability`: only the next start can tell what is there."""
+        self._availability.fail(reason, keeps_durable=keeps_durable)
 
     def close(self) -> None:
         """Drop open files; nothing is flushed. The log is of no further use."""
         self._segments.forget_files()
         self._unflushed = Unflushed(is_checkpoint_due=False)
         self._flush = None
-        self.fail("the log was closed")
+        self.fail("the log was closed", keeps_durable=True)
 
     def roll_if_old(self, *, now_ms: int, is_urged: bool = False) -> None:
         """Begin a new segment if the active one is too old for retention, or if `is_urged`."""
@@ -346,7 +347,7 @@ class PartitionLog:
                 self._roll(now_ms=now_ms)
             except OSError as error:
                 if error.errno not in DISK_FULL_ERRNOS:
-                    self.fail(f"rolling a segment failed: {error}")
+                    self.fail(f"rolling a segment failed: {error}", keeps_durable=True)
 
     def look_for_room(self) -> None:
         """Take appends again if the disk ran full and has room now.
@@ -459,7 +460,7 @@ class PartitionLog:
         if flush.is_done:
             self.end_flush(flush)
         elif flush.error is not None:
-            self.fail(f"fsync failed: {flush.error}")
+            self.fail(f"fsync failed: {flush.error}", keeps_durable=True)
         else:
             self._unflushed.take_back()
         self._flush = None

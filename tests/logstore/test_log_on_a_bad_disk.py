@@ -199,7 +199,7 @@ def flush_that_fails(opened: Opened, operation: str = "sync") -> None:
     assert flush is not None
     with pytest.raises(OSError, match="Input/output error") as caught:
         flush.run()
-    opened.log.fail(f"fsync failed: {caught.value}")
+    opened.log.fail(f"fsync failed: {caught.value}", keeps_durable=True)
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "rename"])
@@ -238,6 +238,38 @@ def test_the_start_after_a_failed_flush_tells_the_truth() -> None:
         assert read_all(again.cut_power(seed).log) == expected(0, 13)
 
 
+def append_that_fails(opened: Opened) -> None:
+    opened.disk.fail("write_at")
+    with pytest.raises(LogOfflineError):
+        opened.append_many(1)
+
+
+def roll_that_fails(opened: Opened) -> None:
+    opened.disk.fail("create")
+    opened.log.roll_if_old(now_ms=NOW_MS * 2)
+
+
+@pytest.mark.parametrize("fail", [flush_that_fails, append_that_fails, roll_that_fails])
+def test_what_was_durable_before_something_new_failed_is_there_at_the_next_start(
+    fail: Callable[[Opened], None],
+) -> None:
+    for seed in range(10):
+        opened = new_log()
+        opened.append_many(10)
+        opened.flush(checkpoint=seed % 2 == 0)
+        opened.append_many(5)
+        assert opened.log.keeps_durable
+
+        fail(opened)
+
+        assert opened.log.status is LogStatus.OFFLINE
+        assert opened.log.keeps_durable
+        assert opened.log.durable_end_offset == 10
+        again = opened.cut_power(seed)
+        assert again.log.keeps_durable
+        assert expected(0, 10).items() <= read_all(again.log).items()
+
+
 def test_a_failed_flush_of_which_nobody_told_takes_the_log_offline_too() -> None:
     opened = new_log()
     opened.append_many(5)
@@ -250,6 +282,7 @@ def test_a_failed_flush_of_which_nobody_told_takes_the_log_offline_too() -> None
     assert opened.log.begin_flush() is None
 
     assert opened.log.status is LogStatus.OFFLINE
+    assert opened.log.keeps_durable
     assert opened.log.durable_end_offset == 0
 
 
@@ -303,6 +336,7 @@ def test_a_read_that_fails_takes_the_log_offline(use: str) -> None:
         USES[use](again.log)
 
     assert again.log.status is LogStatus.OFFLINE
+    assert not again.log.keeps_durable, "what cannot be read may be gone"
 
 
 def test_a_cut_that_fails_takes_the_log_offline() -> None:
@@ -314,6 +348,7 @@ def test_a_cut_that_fails_takes_the_log_offline() -> None:
     with pytest.raises(LogOfflineError, match="truncating failed"):
         opened.log.truncate(10)
 
+    assert not opened.log.keeps_durable
     again = opened.kill()
     assert again.log.log_end_offset == 30
     assert read_all(again.log) == expected(0, 30)
