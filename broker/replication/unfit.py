@@ -118,11 +118,15 @@ class UnfitReplicas:
         due: list[GivenUpReplica] = []
         for partition in self._unfit:
             known = state.partition(*partition.key)
-            may_lack = _may_lack_records(partition)
+            replica = GivenUpReplica(
+                *partition.key,
+                _may_lack_records(partition),
+                is_offline=partition.log.status is LogStatus.OFFLINE,
+            )
             if known is not None and should_be_given_up(
-                known, surroundings.node_id, state.brokers, may_lack_records=may_lack
+                known, surroundings.node_id, state.brokers, replica
             ):
-                due.append(GivenUpReplica(*partition.key, may_lack))
+                due.append(replica)
         return due[:_AT_ONCE_MAX]
 
     def _waits_for_others(self) -> bool:
@@ -162,6 +166,9 @@ class UnfitReplicas:
 
 
 def _may_lack_records(partition: Partition) -> bool:
-    """Return whether committed records may be damaged, or not on the disk."""
-    log = partition.log
-    return log.status in {LogStatus.DAMAGED, LogStatus.OFFLINE} or bool(log.damage)
+    """Return whether committed records may be damaged, or not on the disk.
+
+    What is committed under `fsync` was durable before. Whether that was in force all the time
+    since it was committed, the cluster knows.
+    """
+    return not partition.log.keeps_durable

@@ -22,7 +22,7 @@ from coordinator.cluster.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from coordinator.cluster.leader_choice import NOTHING, Happening
+from coordinator.cluster.leader_choice import Happening
 from coordinator.cluster.records import (
     Broker,
     BrokerChanged,
@@ -149,8 +149,8 @@ def _after_restart(
             # A topic with one replica in memory has nobody better to wait for: new ones, which a
             # reassignment is adding, lead when they are in sync, and have less as long as not.
             is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
-            happening = Happening(lost=(broker.node_id,)) if is_lost else NOTHING
-            changes.happen(topic, number, happening)
+            own = (broker.node_id,)
+            changes.happen(topic, number, Happening(lost=own if is_lost else (), started=own))
     return changes.records()
 
 

@@ -152,6 +152,8 @@ class GivenUpReplica(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     may_lack_records: bool
     """Whether committed records may be damaged or gone; else it only cannot take more of them."""
+    is_offline: bool = False
+    """Whether its log serves nothing before its broker is started anew, and then what it had."""
 
 
 class GiveUpReplicas(msgspec.Struct, frozen=True, array_like=True, tag="give-up-replicas"):

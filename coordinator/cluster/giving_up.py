@@ -6,20 +6,26 @@ says yes: one rule, so nothing is asked for in vain.
 - A replica that may lack committed records is neither to be in sync nor eligible. It goes as soon
   as another one can lead that has them all, in sync or eligible, whatever `min_in_sync_replicas`
   says. While nobody else can, it stays: nobody has more, and what is not damaged can be read.
+- A replica whose log is offline, for something new could not be written, still has all that is
+  committed on its disk, and serves it from the next start of its broker on. Until then it leads
+  nothing: it goes for whoever is in sync or eligible and can lead, but it may stay eligible. The
+  cluster remembers that it cannot lead, or else two such replicas would lead in turn.
 - A replica that only cannot take more records is not to be in sync; it may stay eligible, for it
   has what is committed. It goes only if somebody else in sync can lead. Leadership that went to
   eligible ones would go round for ever when all disks are full.
 
-Each time somebody leaves the in-sync replicas, or both lists, for good: so it comes to an end.
+Each time somebody leaves the in-sync replicas, or both lists, for good, or cannot lead any more
+before its next start: so it comes to an end.
 """
 
 from collections.abc import Mapping
 
+from coordinator.cluster.commands import GivenUpReplica
 from coordinator.cluster.records import Broker, Partition
 
 
 def should_be_given_up(
-    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, may_lack_records: bool
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], replica: GivenUpReplica
 ) -> bool:
     """Return whether a replica that is not in order is counted on, and need not be.
 
@@ -27,10 +33,12 @@ def should_be_given_up(
         partition: As it is now.
         node_id: Whose replica it is.
         brokers: All that are registered.
-        may_lack_records: Whether committed records may be damaged or gone.
+        replica: What is wrong with it.
     """
     counted_on = set(partition.in_sync_replicas)
-    if may_lack_records:
+    if replica.may_lack_records or replica.is_offline:
         counted_on |= set(partition.eligible_leader_replicas)
-    others = counted_on - {node_id}
+    if node_id in partition.offline_replicas and not replica.may_lack_records:
+        return False
+    others = counted_on.difference(partition.offline_replicas, [node_id])
     return node_id in counted_on and any(brokers[other].can_lead for other in others)

@@ -9,13 +9,14 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
 3. The leader stays if it is in sync and can lead. Else: the first in sync who can lead; the first
    eligible one who can (it is then alone in sync); one in sync who is about to stop; nobody.
    Only when somebody accepted the loss of data: the last known leader, or any live replica.
+   Nobody leads whose log is offline, before its broker is started anew.
 4. While fewer than `min_in_sync_replicas` are in sync nothing is committed, so whoever leaves now
    has everything that is: it becomes eligible (KIP-966). With enough in sync nobody is.
 5. The leader epoch rises with another leader, and when a replica is removed, so that nothing that
    the removed one still asks for is heard. The partition epoch rises with every change.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -62,6 +63,10 @@ class Happening:
     """What the leader takes to be in sync, `None` for no change."""
     lost: Collection[int] = ()
     """Replicas that may have lost committed records."""
+    offline: Collection[int] = ()
+    """Replicas that serve nothing before their broker is started anew, and then have all."""
+    started: Collection[int] = ()
+    """Replicas whose broker is started anew: their logs are opened again."""
     assignment: Assignment | None = None
     """Other replicas, `None` for no change."""
     election: Election = Election.CLEAN
@@ -83,18 +88,33 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
         for node in assignment.replicas
         if node in partition.eligible_leader_replicas and node not in happening.lost
     )
-    leader = _clean_leader(partition, in_sync, eligible, facts)
+    offline = {*partition.offline_replicas, *happening.offline}.difference(happening.started)
+    leader = _clean_leader(
+        partition, in_sync, tuple(node for node in eligible if node not in offline), facts
+    )
     if happening.election is Election.PREFERRED and assignment.replicas[0] in in_sync:
         first = assignment.replicas[0]
         leader = first if _can_lead(first, facts) else leader
     is_unclean = leader is None and happening.election is Election.UNCLEAN
     if is_unclean:
-        leader = _any_leader(partition, assignment.replicas, facts)
+        leader = _any_leader(
+            partition, [node for node in assignment.replicas if node not in offline], facts
+        )
         is_unclean = leader is not None
     if leader is not None and leader not in in_sync:
         assignment, in_sync = _completed(assignment, (leader,))
     eligible = () if is_unclean else _eligible(partition, happening, assignment, in_sync, facts)
-    return _with_epochs(partition, assignment, in_sync, eligible, leader, is_unclean=is_unclean)
+    changed = replace(
+        partition,
+        replicas=assignment.replicas,
+        in_sync_replicas=in_sync,
+        eligible_leader_replicas=eligible,
+        leader=leader,
+        adding_replicas=assignment.adding_replicas,
+        removing_replicas=assignment.removing_replicas,
+        offline_replicas=tuple(node for node in eligible if node in offline),
+    )
+    return _with_epochs(partition, changed, is_unclean=is_unclean)
 
 
 def _in_sync(
@@ -103,10 +123,9 @@ def _in_sync(
     wanted = happening.in_sync_replicas
     if wanted is None:
         wanted = partition.in_sync_replicas
+    gone = {*happening.lost, *happening.offline}
     alive = tuple(
-        node
-        for node in replicas
-        if node in wanted and node not in happening.lost and _is_alive(node, facts)
+        node for node in replicas if node in wanted and node not in gone and _is_alive(node, facts)
     )
     can_lead = tuple(node for node in alive if _can_lead(node, facts))
     return can_lead or alive
@@ -137,7 +156,7 @@ def _clean_leader(
     return in_sync[0] if in_sync else None
 
 
-def _any_leader(partition: Partition, replicas: tuple[int, ...], facts: Facts) -> int | None:
+def _any_leader(partition: Partition, replicas: Sequence[int], facts: Facts) -> int | None:
     last = partition.last_known_leader
     if last is not None and last in replicas and _can_lead(last, facts):
         return last
@@ -162,32 +181,18 @@ def _eligible(
     )
 
 
-def _with_epochs(
-    partition: Partition,
-    assignment: Assignment,
-    in_sync: tuple[int, ...],
-    eligible: tuple[int, ...],
-    leader: int | None,
-    *,
-    is_unclean: bool,
-) -> Partition:
-    is_removal = any(node not in assignment.replicas for node in partition.replicas)
-    leader_epoch = partition.leader_epoch + (leader != partition.leader or is_removal)
+def _with_epochs(partition: Partition, changed: Partition, *, is_unclean: bool) -> Partition:
+    is_removal = any(node not in changed.replicas for node in partition.replicas)
+    leader_epoch = partition.leader_epoch + (changed.leader != partition.leader or is_removal)
     last_known_leader = None
-    if leader is None:
+    if changed.leader is None:
         last_known_leader = (
             partition.last_known_leader if partition.leader is None else partition.leader
         )
-    changed = Partition(
-        replicas=assignment.replicas,
-        in_sync_replicas=in_sync,
-        eligible_leader_replicas=eligible,
-        leader=leader,
+    changed = replace(
+        changed,
         leader_epoch=leader_epoch,
-        partition_epoch=partition.partition_epoch,
         last_known_leader=last_known_leader,
-        adding_replicas=assignment.adding_replicas,
-        removing_replicas=assignment.removing_replicas,
         data_loss_epoch=leader_epoch if is_unclean else partition.data_loss_epoch,
     )
     if changed == partition:

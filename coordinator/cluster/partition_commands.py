@@ -157,7 +157,7 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> O
             if after.leader is None:
                 raise LeaderNotAvailableError(
                     f"no replica of partition {number} is alive; it has replicas on brokers"
-                    f" {_listed(before.replicas)}"
+                    f" {_listed(before.replicas)}{_told_offline(before)}"
                 )
             if after.data_loss_epoch != before.data_loss_epoch:
                 losses.append(_loss(topic_id, number, before, after, now_ms))
@@ -252,18 +252,19 @@ def _check_no_copy_is_given_up(
 
 def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:
     node_id = command.node_id
-    current_broker(state, node_id, command.broker_epoch)
+    broker = current_broker(state, node_id, command.broker_epoch)
     changes = PartitionChanges(state)
 
     def give_up(replica: GivenUpReplica) -> None:
         topic, partition = _find(state, changes, replica.topic_id, replica.partition)
-        may_lack_records = replica.may_lack_records
-        if not should_be_given_up(
-            partition, node_id, state.brokers, may_lack_records=may_lack_records
-        ):
+        if not should_be_given_up(partition, node_id, state.brokers, replica):
             return
-        if may_lack_records:
+        # What was only to be in memory may not be there when the log is opened again.
+        in_memory = replica.is_offline and state.may_lose_committed(topic, broker)
+        if replica.may_lack_records or in_memory:
             happening = Happening(lost=(node_id,))
+        elif replica.is_offline:
+            happening = Happening(offline=(node_id,))
         else:
             others = [node for node in partition.in_sync_replicas if node != node_id]
             happening = Happening(in_sync_replicas=others)
@@ -274,6 +275,11 @@ def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:
 
     answers = _answers(changes, command.replicas, place, give_up)
     return Outcome(changes.records(), answers)
+
+
+def _told_offline(partition: Partition) -> str:
+    offline = partition.offline_replicas
+    return f"; restart {_listed(offline)}, where its log is offline" if offline else ""
 
 
 def _find(

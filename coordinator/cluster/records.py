@@ -63,6 +63,8 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Members of `replicas` that leave when the reassignment is complete."""
     data_loss_epoch: int | None = None
     """Leader epoch of the last leader that may have lacked committed records."""
+    offline_replicas: tuple[int, ...] = ()
+    """Eligible ones that cannot lead before their broker is started anew: their log is offline."""
 
     @property
     def replication_factor(self) -> int:

@@ -231,9 +231,11 @@ def _compact(partition: Partition, pool: dict[tuple[int, ...], tuple[int, ...]])
     replicas = pool.setdefault(partition.replicas, partition.replicas)
     in_sync = pool.setdefault(partition.in_sync_replicas, partition.in_sync_replicas)
     eligible = partition.eligible_leader_replicas
+    offline = partition.offline_replicas
     return msgspec.structs.replace(
         partition,
         replicas=replicas,
         in_sync_replicas=in_sync,
         eligible_leader_replicas=pool.setdefault(eligible, eligible),
+        offline_replicas=pool.setdefault(offline, offline),
     )

@@ -50,6 +50,7 @@ MOVING = Partition(
     adding_replicas=(4,),
     removing_replicas=(1,),
     data_loss_epoch=12,
+    offline_replicas=(1,),
 )
 LEADERLESS = Partition((1, 2), (), (1,), None, 4, 9, 1)
 

@@ -113,6 +113,33 @@ def test_a_leader_whose_disk_fails_lets_another_one_lead_at_once() -> None:
     live(3, main, replica_lag_max_ms=LAG_MAX_MS)
 
 
+def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_lost() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            failed = await brokers.leads()
+            behind, heir = brokers.followers()
+            brokers.kill(behind)
+            await until(lambda: brokers.in_sync() == {failed, heir})
+            acknowledged |= await produce(client, 3, start=120)
+
+            brokers.machines[failed].disk.fail("sync", path=segments(brokers, failed)[-1])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(produce, client, 1)  # Too few are left to acknowledge it.
+                await until(lambda: brokers.in_sync() == {heir})
+                nursery.cancel_scope.cancel()
+            brokers.kill(failed)
+            brokers.kill(heir)
+            brokers.machines[heir].wipe_disk()
+            brokers.start()
+
+            assert await brokers.leads() == failed
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(7, main, replica_lag_max_ms=LAG_MAX_MS)
+
+
 def test_a_leader_whose_disk_does_not_answer_lets_another_one_lead_in_time() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(leader: int) -> None:

@@ -57,6 +57,9 @@ def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> N
     assert in_sync == tuple(node for node in replicas if node in in_sync)
     assert eligible == tuple(node for node in replicas if node in eligible)
     assert not set(in_sync) & set(eligible)
+    assert partition.offline_replicas == tuple(
+        node for node in eligible if node in partition.offline_replicas
+    )
     assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
     assert (partition.leader is None) == (in_sync == ())
     assert partition.leader is None or partition.leader in in_sync
@@ -65,7 +68,8 @@ def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> N
     stopping = [node for node in in_sync if state.brokers[node].is_shutting_down]
     assert not stopping or len(stopping) == len(in_sync), "somebody else could lead"
     if partition.leader is None:
-        waiting = [node for node in eligible if state.brokers[node].can_lead]
+        able = set(eligible).difference(partition.offline_replicas)
+        waiting = [node for node in able if state.brokers[node].can_lead]
         assert not waiting, "somebody could lead"
 
 
@@ -120,6 +124,8 @@ def _unfounded_leader(was: Partition, now: Partition, command: Command) -> Itera
         return  # A leader that is about to stop hands over to the one that has just caught up.
     if now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
         yield "the new leader may lack committed records"
+    if now.leader in was.offline_replicas:
+        yield "the log of the new leader is offline"
 
 
 def _check_given_up(
@@ -132,18 +138,32 @@ def _check_given_up(
     was, now = step
     node = command.node_id
     named = [each for each in command.replicas if (each.topic_id, each.partition) == key]
+    may_lack = any(replica.may_lack_records for replica in named)
     if was == now:
         counted_on = {*was.in_sync_replicas}
-        if any(replica.may_lack_records for replica in named):
+        if may_lack or any(replica.is_offline for replica in named):
             counted_on |= {*was.eligible_leader_replicas}
-        others = [each for each in counted_on - {node} if state.brokers[each].can_lead]
+        others = [
+            each
+            for each in counted_on - {node, *was.offline_replicas}
+            if state.brokers[each].can_lead
+        ]
+        if node in was.offline_replicas and not may_lack:
+            counted_on.discard(node)
         assert not (named and node in counted_on and others), "it is still counted on"
         return
     assert named, "another replica was given up"
     assert now.leader not in {None, node}, "nobody leads, or the one that gave itself up"
     assert node not in now.in_sync_replicas, "it was given up, and is in sync"
-    if any(replica.may_lack_records for replica in named):
+    topic = state.catalog.topic_by_id(key[0])
+    assert topic is not None
+    is_offline = any(replica.is_offline for replica in named)
+    if may_lack or (is_offline and state.may_lose_committed(topic, state.brokers[node])):
         assert node not in now.eligible_leader_replicas, "it may lack records, and is eligible"
+    else:
+        _check_copies(state, key, was, now)
+        is_eligible = node in now.eligible_leader_replicas
+        assert not is_offline or is_eligible == (node in now.offline_replicas)
     left = {*was.in_sync_replicas, *was.eligible_leader_replicas} - {node}
     have = {*now.in_sync_replicas, *now.eligible_leader_replicas}
     assert have <= left | {node}, "somebody is counted on who was not"

@@ -127,6 +127,7 @@ class Life:
             in_memory = topic.config.durability is Durability.REPLICATED
             is_one_of_many = partition.replication_factor > 1
             assert command.node_id not in partition.in_sync_replicas
+            assert command.node_id not in partition.offline_replicas
             if previous.disk_id != command.disk_id or (
                 command.clean_stop_epoch != previous.broker_epoch and in_memory and is_one_of_many
             ):
@@ -275,7 +276,7 @@ def _give_up(life: Life, move: Move) -> Command | None:
     partition = life.cluster.state.partition(*key)
     assert partition is not None
     node_id = partition.replicas[move.b % len(partition.replicas)]
-    given_up = GivenUpReplica(*key, may_lack_records=move.c % 3 > 0)
+    given_up = GivenUpReplica(*key, move.c % 3 == 1, is_offline=move.c % 3 == 2)
     return GiveUpReplicas(node_id, life.epoch(node_id, move.c), [given_up])
 
 

@@ -7,7 +7,7 @@ code itself.
 # A planted bug sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from coordinator.cluster import (
 from coordinator.cluster.changes import PartitionChanges
 from coordinator.cluster.commands import (
     FenceBroker,
+    GivenUpReplica,
     GiveUpReplicas,
     InSyncReplica,
     Outcome,
@@ -43,6 +44,7 @@ _eligible = leader_choice._eligible
 _fence = broker_commands._fence
 _after_restart = broker_commands._after_restart
 _give_up = partition_commands._give_up
+_clean_leader = leader_choice._clean_leader
 _happen = PartitionChanges.happen
 
 
@@ -162,15 +164,33 @@ def _snapshot_without_durability(self: ClusterState) -> Snapshot:
 
 
 def _give_up_in_any_case(
-    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, may_lack_records: bool
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], replica: GivenUpReplica
 ) -> bool:
-    del brokers, may_lack_records
+    del brokers, replica
     return node_id in (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
 
 
 def _give_up_as_if_it_were_only_full(state: ClusterState, command: GiveUpReplicas) -> Outcome:
     replicas = [replace(replica, may_lack_records=False) for replica in command.replicas]
     return _give_up(state, replace(command, replicas=replicas))
+
+
+def _give_up_for_good_when_offline(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+    replicas = [
+        replace(replica, may_lack_records=replica.may_lack_records or replica.is_offline)
+        for replica in command.replicas
+    ]
+    return _give_up(state, replace(command, replicas=replicas))
+
+
+def _lead_though_offline(
+    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], facts: Facts
+) -> int | None:
+    return _clean_leader(partition, in_sync, (*eligible, *partition.offline_replicas), facts)
+
+
+def _happening_without_starts(**what: Collection[int]) -> Happening:
+    return Happening(lost=what["lost"])
 
 
 def _happen_here_and_now(
@@ -282,6 +302,21 @@ MUTANTS: Final = (
         "given-up-stays-eligible",
         "a replica that may lack records leaves those in sync, and stays eligible",
         (partition_commands, "_give_up", _give_up_as_if_it_were_only_full),
+    ),
+    Mutant(
+        "offline-forgotten",
+        "a replica whose log is offline is not eligible though all that is durable is there",
+        (partition_commands, "_give_up", _give_up_for_good_when_offline),
+    ),
+    Mutant(
+        "offline-leads",
+        "a replica whose log is offline leads before its broker is started anew",
+        (leader_choice, "_clean_leader", _lead_though_offline),
+    ),
+    Mutant(
+        "offline-for-ever",
+        "a replica whose log was offline cannot lead after a start of its broker either",
+        (broker_commands, "Happening", _happening_without_starts),
     ),
     Mutant(
         "changed-while-deciding",

@@ -57,7 +57,7 @@ COMMANDS: list[Command] = [
     AlterPartitions(1, 7, [InSyncChange(ID, 0, 3, 9, [InSyncReplica(1, 7)])]),
     ElectLeaders([(ID, 0)], accept_data_loss=True),
     ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
-    GiveUpReplicas(1, 7, [GivenUpReplica(ID, 0, True), GivenUpReplica(ID, 1, False)]),
+    GiveUpReplicas(1, 7, [GivenUpReplica(ID, 0, True), GivenUpReplica(ID, 1, False, True)]),
     AlterClusterConfig({"min_in_sync_replicas": "2"}, []),
 ]
 REPLIES: list[Reply] = [

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from coordinator.catalog import AlterTopic
 from coordinator.cluster.commands import (
+    ElectLeaders,
     GivenUpReplica,
     GiveUpReplicas,
     PartitionAnswer,
@@ -180,8 +182,137 @@ def test_who_has_no_replica_gives_up_nothing() -> None:
 def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
     cluster = cluster_of(1, 2)
     partition = Partition((1, 2), (1, 2), leader=1)
-    assert should_be_given_up(partition, 1, cluster.state.brokers, may_lack_records=True)
+    replica = GivenUpReplica(b"?" * 16, 0, may_lack_records=True)
+    assert should_be_given_up(partition, 1, cluster.state.brokers, replica)
 
     cluster.shut_down(2)
 
-    assert not should_be_given_up(partition, 1, cluster.state.brokers, may_lack_records=True)
+    assert not should_be_given_up(partition, 1, cluster.state.brokers, replica)
+
+
+def offline(cluster: Cluster, node_id: int, *, may_lack_records: bool = False) -> Partition:
+    """Let a log go offline; what is durable is in no doubt if it is not said that it is."""
+    replica = GivenUpReplica(orders(cluster), 0, may_lack_records, is_offline=True)
+    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    (answer,) = cluster.answer(PartitionAnswers, command).answers
+    assert answer.error is None
+    return cluster.partition()
+
+
+def two_in_sync(durability: str = "fsync") -> Cluster:
+    """Return a cluster in which one more that leaves is one too many."""
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], overrides={"durability": durability})
+    cluster.fence(3)
+    assert cluster.partition().in_sync_replicas == (1, 2)
+    return cluster
+
+
+def test_a_replica_whose_log_is_offline_stays_eligible_when_too_few_are_left() -> None:
+    partition = offline(two_in_sync(), 1)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == partition.offline_replicas == (1,)
+
+
+def test_with_enough_in_sync_nobody_is_eligible_whose_log_is_offline_either() -> None:
+    partition = offline(cluster_of(1, 2, 3), 1)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+    assert partition.eligible_leader_replicas == partition.offline_replicas == ()
+
+
+def test_a_replica_whose_log_is_offline_leads_nothing_before_its_broker_is_started_anew() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+
+    cluster.fence(2)
+    assert cluster.partition().leader is None
+    cluster.fence(1)
+    cluster.unfence(1)
+    assert cluster.partition().leader is None, "the process is the same"
+    assert cluster.partition().eligible_leader_replicas == (1, 2)
+    cluster.start(1, unclean=True)
+
+    assert cluster.partition().leader == 1
+    assert cluster.partition().offline_replicas == ()
+
+
+def test_when_all_logs_are_offline_leadership_does_not_go_round() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    settled = offline(cluster, 2)
+    assert (settled.leader, settled.offline_replicas) == (2, (1,))
+
+    for node in (1, 2):
+        assert offline(cluster, node) is settled
+
+
+def test_an_eligible_replica_leads_instead_of_one_whose_log_is_offline() -> None:
+    cluster = two_in_sync()
+    cluster.in_sync(1)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    partition = offline(cluster, 1)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == partition.offline_replicas == (1,)
+
+
+def test_an_eligible_replica_whose_log_goes_offline_stays_eligible_and_cannot_lead() -> None:
+    cluster = two_in_sync()
+    cluster.in_sync(1)
+
+    assert offline(cluster, 2).offline_replicas == (2,)
+    cluster.fence(1)
+
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (1, 2)
+
+
+def test_a_replica_that_is_damaged_when_its_log_is_opened_again_is_eligible_no_more() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    cluster.register(1, unclean=True)
+
+    assert give_up(cluster, 1).eligible_leader_replicas == ()
+
+
+def test_a_replica_that_may_lack_records_is_not_eligible_though_its_log_is_only_offline() -> None:
+    partition = offline(two_in_sync(), 1, may_lack_records=True)
+
+    assert (partition.leader, partition.eligible_leader_replicas) == (2, ())
+    assert offline(two_in_sync("replicated"), 1).eligible_leader_replicas == ()
+
+
+def test_a_process_that_began_before_the_topic_was_on_disk_may_lack_records_when_offline() -> None:
+    cluster = two_in_sync("replicated")
+    cluster.do(AlterTopic("orders", {"durability": "fsync"}, []))
+
+    assert offline(cluster, 1).eligible_leader_replicas == ()
+
+
+def test_another_disk_is_not_eligible_in_the_place_of_one_that_was_offline() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    cluster.fence(1)
+    cluster.register(1, disk_id="new")
+
+    partition = cluster.partition()
+    assert partition.eligible_leader_replicas == partition.offline_replicas == ()
+
+
+def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    cluster.fence(2)
+    elect = ElectLeaders([(orders(cluster), 0)], accept_data_loss=True)
+
+    (answer,) = cluster.answer(PartitionAnswers, elect).answers
+
+    assert answer.error is not None
+    told = str(from_wire(answer.error))
+    assert told.endswith("on brokers 1, 2, 3; restart 1, where its log is offline")
+    cluster.unfence(3)
+    cluster.answer(PartitionAnswers, elect)
+    assert (cluster.partition().leader, cluster.partition().offline_replicas) == (3, ())

@@ -188,6 +188,24 @@ def partitions(draw: st.DrawFn) -> Partition:
 NODES = st.sets(st.integers(1, 5))
 
 
+@given(partitions(), NODES, NODES, st.sampled_from(Election))
+def test_whoever_is_offline_leads_only_after_a_start(
+    partition: Partition, dead: set[int], offline: set[int], election: Election
+) -> None:
+    now = facts(dead=dead)
+
+    after = next_partition(partition, Happening(offline=offline, election=election), now)
+
+    assert not offline & set(after.in_sync_replicas)
+    assert after.leader not in offline
+    assert set(after.offline_replicas) == offline & set(after.eligible_leader_replicas)
+    assert next_partition(after, NOTHING, now) is after
+    again = next_partition(after, Happening(started=offline), now)
+    assert again.offline_replicas == ()
+    if after.leader is None and not set(after.eligible_leader_replicas) <= dead:
+        assert again.leader in after.eligible_leader_replicas
+
+
 @given(partitions(), NODES, NODES, NODES, st.sampled_from(Election), st.integers(1, 3))
 def test_once_settled_a_partition_stays_as_it_is(
     partition: Partition,

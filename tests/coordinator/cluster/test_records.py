@@ -26,6 +26,14 @@ def test_what_was_written_then_is_read_as_it_was_meant() -> None:
     assert read == RECORDS
 
 
+def test_a_partition_that_was_written_before_a_field_was_appended_is_read() -> None:
+    fields = msgspec.to_builtins(LEADERLESS)
+
+    for count in (10, 11):
+        stored = msgspec.msgpack.encode(fields[:count])
+        assert msgspec.msgpack.decode(stored, type=Partition) == LEADERLESS
+
+
 def test_every_record_is_in_the_golden_file() -> None:
     assert {type(record) for record in RECORDS} == set(get_args(Record))
 
