@@ -26,6 +26,9 @@ Pure: no clock, no I/O.
     │   │   └── InvalidConfigError        a setting is unknown or out of range
     │   ├── UnknownTopicError / TopicExistsError / UnknownPartitionError
     │   ├── UnknownQueueError / QueueExistsError
+    │   ├── InvalidReceiptError           forged, damaged, or of other messages
+    │   ├── ReceiptExpiredError           somebody else has the message, or may have it by now
+    │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
@@ -49,63 +52,13 @@ Pure: no clock, no I/O.
 World errors are exceptions, programming errors are assertions, expected absence is `None`.
 """
 
-from typing import ClassVar, final
+from typing import final
 
-import msgspec
-
+from wire.broker_error import BrokerError as BrokerError  # noqa: PLC0414 (offered here)
+from wire.broker_error import ErrorDetail as ErrorDetail  # noqa: PLC0414 (offered here)
+from wire.broker_error import RetriableError as RetriableError  # noqa: PLC0414 (offered here)
+from wire.broker_error import TidelogError as TidelogError  # noqa: PLC0414 (offered here)
 from wire.error_code import ErrorCode
-
-
-class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
-    """An error as it travels: in an error reply, or beside one partition's result."""
-
-    code: int
-    """An `ErrorCode`; a number this side does not know is read as an unexpected server error."""
-    message: str
-    """One line for people: what is wrong and what would be right."""
-    details: dict[str, int] = {}
-    """The attributes of the exception, such as `log_start_offset`."""
-
-
-class TidelogError(Exception):
-    """The root of everything tidelog raises on purpose."""
-
-
-class BrokerError(TidelogError):
-    """A broker refused or failed a request.
-
-    Numbers that a program may want are attributes of the subclasses, `None` when the broker did
-    not say them; they travel in `ErrorDetail.details` under the names listed in `detail_names`.
-    """
-
-    code: ClassVar[ErrorCode]
-    is_retriable: ClassVar[bool] = False
-    detail_names: ClassVar[tuple[str, ...]] = ()
-    at: tuple[str, int] | None = None
-    """Topic and partition that a consumer could not read, `None` where no consumer raised it."""
-
-    def __init__(self, message: str, **details: int) -> None:
-        assert details.keys() <= set(self.detail_names), f"{type(self).__name__} takes {details}"
-        super().__init__(message)
-        self._details = details
-        for name in self.detail_names:
-            setattr(self, name, details.get(name))
-
-    def detail(self, name: str) -> int | None:
-        """Return one number that came with the error, `None` when the broker did not say it."""
-        return self._details.get(name)
-
-    def to_wire(self) -> ErrorDetail:
-        """Return what travels; `from_wire` is the inverse."""
-        # A file name that is not UTF-8 must not make its own error impossible to send.
-        message = str(self).encode("utf-8", "backslashreplace").decode("utf-8")
-        return ErrorDetail(int(self.code), message, self._details)
-
-
-class RetriableError(BrokerError):
-    """The same request may succeed later, unchanged."""
-
-    is_retriable: ClassVar[bool] = True
 
 
 @final
@@ -274,6 +227,27 @@ class QueueExistsError(BrokerError):
     """A queue of this name exists already, and is not what was asked for."""
 
     code = ErrorCode.QUEUE_EXISTS
+
+
+@final
+class InvalidReceiptError(BrokerError):
+    """The receipt was forged or damaged, or is not one of these messages."""
+
+    code = ErrorCode.INVALID_RECEIPT
+
+
+@final
+class ReceiptExpiredError(BrokerError):
+    """The lease is over: somebody else has the message, or may have it by now."""
+
+    code = ErrorCode.RECEIPT_EXPIRED
+
+
+@final
+class MessageGoneError(BrokerError):
+    """The message is deleted, expired or a dead letter; nothing can be done to it any more."""
+
+    code = ErrorCode.MESSAGE_GONE
 
 
 @final
