@@ -1,0 +1,323 @@
+"""Entries of a queue's journal: what was decided about messages, as it stands in the log.
+
+Pure: declarations and their encoding; `docs/formats/queue_journal.md` is the page of the format.
+A record of the journal holds one frame. New fields are appended, with defaults that mean what was
+meant before; numbers of entries are never used again. An entry that this version does not know is
+an error: without it the state would be a guess.
+"""
+
+from typing import Annotated, Final, final
+
+import msgspec
+
+from wire.errors import WireFormatError
+from wire.queues import Run
+
+Offset = Annotated[int, msgspec.Meta(ge=0)]
+TimeMs = Annotated[int, msgspec.Meta(ge=0)]
+"""Unix milliseconds."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+Target = tuple[bytes, int]
+"""Topic id and partition to which dead letters go."""
+NO_TARGET: Final[Target] = (b"", 0)
+"""Of dead letters that are kept because there is no dead-letter queue."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
+    """What all entries have in common: a number in front that says which one it is."""
+
+
+@final
+class Sought(Entry, frozen=True, tag=1):
+    """Everything from an offset on is there, as if never received; what is below is done.
+
+    The first entry of a journal. Leases and pending moves of before are void.
+    """
+
+    offset: Offset
+
+
+@final
+class Received(Entry, frozen=True, tag=2):
+    """Messages were handed out, all under one lease, once more each."""
+
+    lease_id: int
+    """From 1 on, by one more each time."""
+    runs: list[Run]
+    """What lies between the cursor and a run beyond it is passed over: there, never received."""
+    visible_at_ms: TimeMs
+    """When the lease ends."""
+    holder: str = ""
+    attempt_id: bytes | None = None
+    """FIFO queues: the same id within five minutes gets the same messages again."""
+
+
+@final
+class Deferred(Entry, frozen=True, tag=3):
+    """The cursor passes messages whose time has not come."""
+
+    runs: list[tuple[int, int, int]]
+    """First offset, count, and when they are visible, in Unix milliseconds."""
+
+
+@final
+class Deleted(Entry, frozen=True, tag=4):
+    """Messages are done."""
+
+    runs: list[Run]
+
+
+@final
+class Extended(Entry, frozen=True, tag=5):
+    """Leases end at another time, or begin again."""
+
+    lease_id: int
+    runs: list[Run]
+    visible_at_ms: TimeMs
+
+
+@final
+class Released(Entry, frozen=True, tag=6):
+    """Others may have messages, from a time on."""
+
+    runs: list[Run]
+    visible_at_ms: TimeMs
+    reason: str = ""
+    """What the consumer said; the reason of before stays if it said nothing."""
+
+
+@final
+class Returned(Entry, frozen=True, tag=7):
+    """Nobody saw messages: others may have them, and this delivery does not count."""
+
+    runs: list[Run]
+    visible_at_ms: TimeMs
+
+
+@final
+class Died(Entry, frozen=True, tag=8):
+    """Messages are dead letters: nobody gets them here, and they are to be moved."""
+
+    runs: list[Run]
+    target: Target
+    reason: str = ""
+
+
+@final
+class Moved(Entry, frozen=True, tag=9):
+    """The first pending moves to a target are done: the messages are there, and gone here."""
+
+    target: Target
+    epoch: int
+    sequence: int
+    """Of the first of them."""
+    count: Count
+
+
+@final
+class MoveFailed(Entry, frozen=True, tag=10):
+    """The first pending moves to a target cannot be done: the messages are visible again."""
+
+    target: Target
+    epoch: int
+    sequence: int
+    count: Count
+    reason: str = ""
+
+
+@final
+class Retargeted(Entry, frozen=True, tag=11):
+    """All that was to go to one target goes to another one."""
+
+    source: Target
+    target: Target
+
+
+@final
+class Trimmed(Entry, frozen=True, tag=12):
+    """The log begins at an offset: what is below it is gone, leased or not."""
+
+    offset: Offset
+
+
+@final
+class Expired(Entry, frozen=True, tag=13):
+    """Messages were there for longer than the queue keeps any."""
+
+    runs: list[Run]
+
+
+@final
+class Purged(Entry, frozen=True, tag=14):
+    """All messages below an offset are done away with, dead letters too."""
+
+    end: Offset
+
+
+@final
+class RedriveStarted(Entry, frozen=True, tag=15):
+    """Messages below an offset are being moved elsewhere, in the order of offsets."""
+
+    end: Offset
+    to_move: Count
+    """How many there are, filtered or not."""
+    destination: bytes | None = None
+    """Topic id; `None` for where each message came from."""
+    messages_per_s: int | None = None
+    origin_queue: str | None = None
+
+
+@final
+class Redriven(Entry, frozen=True, tag=16):
+    """Messages are taken out and to be moved to a target."""
+
+    runs: list[Run]
+    target: Target
+
+
+@final
+class RedriveProgressed(Entry, frozen=True, tag=17):
+    """The redrive has looked at all below an offset."""
+
+    next_offset: Offset
+
+
+@final
+class RedriveEnded(Entry, frozen=True, tag=18):
+    """The redrive is over: by itself, or because somebody wanted it or something failed."""
+
+    status: int
+    """A `RedriveStatus`."""
+    reason: str = ""
+
+
+class SnapshotRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Messages that follow each other and are in the same state.
+
+    Times are differences to the time of the snapshot, in milliseconds, so that they are short.
+    """
+
+    gap: int
+    """From the end of the run before, or from offset 0."""
+    count: int
+    kind: int
+    visible_in_ms: int
+    """Negative if that has passed; the whole time, not a difference, if `receive_count` is 0."""
+    receive_count: int
+    first_received_ago_ms: int
+    last_received_ago_ms: int
+    lease_ago: int
+    """How many leases ago it was received."""
+    text: int
+    """Place of holder and reason in the table of texts."""
+
+
+class SnapshotMoves(msgspec.Struct, frozen=True, array_like=True):
+    """What is to be moved to one target."""
+
+    target: Target
+    epoch: int
+    sequence: int
+    """Of the first message."""
+    batches: list[list[Run]]
+
+
+class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
+    """The redrive that runs or ran last."""
+
+    status: int
+    end: int
+    next_offset: int
+    to_move: int
+    moved: int
+    started_ms: int
+    destination: bytes | None = None
+    messages_per_s: int | None = None
+    origin_queue: str | None = None
+    reason: str = ""
+
+
+@final
+class SnapshotBegan(Entry, frozen=True, tag=19):
+    """The state follows: this, then the runs in parts, then the end; nothing in between."""
+
+    cursor: Offset
+    next_lease_id: int
+    void_below_lease_id: int
+    moves: list[SnapshotMoves]
+    redrive: SnapshotRedrive | None = None
+    extension: bytes = b""
+    """What the order of delivery keeps, if it keeps anything."""
+
+
+@final
+class SnapshotRuns(Entry, frozen=True, tag=20):
+    """A part of the runs."""
+
+    texts: list[tuple[str, str]]
+    """Pairs of holder and reason that the runs of this part speak of."""
+    runs: list[SnapshotRun]
+
+
+@final
+class SnapshotEnded(Entry, frozen=True, tag=21):
+    """The state is complete, and replaces whatever was before."""
+
+    run_count: Count
+    """Of all parts."""
+
+
+AnyEntry = (
+    Sought
+    | Received
+    | Deferred
+    | Deleted
+    | Extended
+    | Released
+    | Returned
+    | Died
+    | Moved
+    | MoveFailed
+    | Retargeted
+    | Trimmed
+    | Expired
+    | Purged
+    | RedriveStarted
+    | Redriven
+    | RedriveProgressed
+    | RedriveEnded
+    | SnapshotBegan
+    | SnapshotRuns
+    | SnapshotEnded
+)
+
+
+@final
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """Entries that were decided at once; the value of one record of the journal."""
+
+    now_ms: TimeMs
+    """When they were decided, by the queue's time, which never runs backwards."""
+    entries: list[AnyEntry]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the value of a record."""
+    return _ENCODER.encode(frame)
+
+
+def decode(value: bytes | memoryview) -> Frame:
+    """Return the frame in the value of a record.
+
+    Raises:
+        WireFormatError: These are not bytes of a journal, or a newer version wrote them.
+    """
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise WireFormatError(f"this is no frame of a queue journal: {error}") from error

@@ -1,0 +1,317 @@
+"""One partition of a queue: the replicated state machine that its shell drives.
+
+Pure: no clock, no I/O.
+
+How a shell uses it, on the broker that leads the journal:
+
+1. Make it, and `apply` the frames of the journal from where that begins. If there is none, begin
+   with `seek`.
+2. `serve(now_ms)`, and `trim` if the log of the records begins behind `records_from`.
+3. Tell it of committed records from `records_from` on: `records_came`, for each stretch. When
+   `is_ready`, it can be asked.
+4. For a command: `outcome = queue.<command>(...)`; append `outcome.frame` to the journal if it is
+   not `None`; `apply` that frame; send the reply when what was appended is committed (or at once,
+   where the queue says `lazy`). No other command may come between the three first steps. If
+   appending fails or the leadership is lost, throw the whole object away.
+5. Call `advance(now_ms)` no later than `next_deadline_ms` says: then messages are visible again.
+   After that, and after every applied frame and stretch of records, who waits for messages may
+   find some: look with a plan.
+6. Move what `move_targets` says, see `next_move`.
+
+Every time is taken as the larger one of what is given and what was seen before.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from queue_layer import receiving, settling
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from queue_layer.entries import (
+    NO_TARGET,
+    AnyEntry,
+    Frame,
+    Moved,
+    MoveFailed,
+    Purged,
+    Retargeted,
+    SnapshotBegan,
+    SnapshotEnded,
+    Sought,
+    Target,
+    Trimmed,
+)
+from queue_layer.fold import MakeOrder, QueueFold
+from queue_layer.outcome import Outcome
+from queue_layer.pending_moves import MoveBatch
+from queue_layer.receipts import Receipts
+from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
+from queue_layer.snapshots import parts, to_snapshot
+from queue_layer.standard_order import StandardOrder
+from wire.errors import BrokerError
+from wire.queues import (
+    MessageState,
+    PartitionReceived,
+    Run,
+    Settled,
+    Settlement,
+)
+
+
+@final
+class QueuePartition:
+    """The messages of one partition of a queue, and what may be done to them."""
+
+    def __init__(
+        self, config: QueueConfig, receipts: Receipts, make_order: MakeOrder = StandardOrder
+    ) -> None:
+        """Begin with nothing known: the journal has to be applied first.
+
+        Args:
+            config: May be replaced at any time (`configure`).
+            receipts: Makes and checks receipts for this partition.
+            make_order: Makes the order of delivery, anew whenever it must forget.
+        """
+        self._config = config
+        self._receipts = receipts
+        self._fold = QueueFold(make_order)
+
+    # -- loading --------------------------------------------------------------------------------
+
+    def apply(self, frame: Frame) -> None:
+        """Take over a frame of the journal; each once, in order."""
+        self._fold.apply(frame)
+
+    def serve(self, now_ms: int) -> None:
+        """Begin to serve, with all frames applied."""
+        self._fold.advance(now_ms)
+        self._fold.serve()
+
+    @property
+    def records_from(self) -> int:
+        """The offset of the first record that it is to be told of next.
+
+        Changes by `serve`, `records_came`, and by applying what `seek` or `trim` returned: after
+        these, records are told from here, even if they were told before.
+        """
+        return self._fold.fresh.end
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it knows enough records to be asked."""
+        return self._fold.order is not None and self._fold.fresh.end >= self._fold.cursor
+
+    def records_came(
+        self,
+        first: int,
+        end: int,
+        fields: Sequence[RecordFields] | None = None,
+        *,
+        deliver_at_ms: int = 0,
+    ) -> None:
+        """Learn of committed records `[first, end)`; they never become uncommitted.
+
+        Args:
+            first: Equal to `records_from`.
+            end: Exclusive.
+            fields: One for each record, `None` if none says anything; then a stretch of any length
+                costs the same.
+            deliver_at_ms: For all of them, if `fields` is `None`: 0, or a time in Unix
+                milliseconds before which nobody gets them.
+        """
+        self._fold.records_came(first, end, fields, deliver_at_ms)
+
+    def configure(self, config: QueueConfig) -> None:
+        """Take over settings; they apply from the next command on, also to what is there."""
+        assert config.is_fifo == self._config.is_fifo, "a queue stays FIFO or standard"
+        self._config = config
+
+    @property
+    def config(self) -> QueueConfig:
+        """The settings."""
+        return self._config
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int) -> None:
+        """Let time pass: leases and delays end."""
+        self._fold.advance(now_ms)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When something becomes visible by itself next, in Unix milliseconds."""
+        times = (self._fold.runs.next_deadline_ms(), self._fold.fresh.next_deadline_ms())
+        return min((time for time in times if time is not None), default=None)
+
+    # -- receiving and settling -----------------------------------------------------------------
+
+    def plan(self, command: ReceiveCommand, *, now_ms: int) -> ReceivePlan:
+        """Return an offer of messages; iterate over it, take what is enough, then `receive`."""
+        now_ms = self._fold.advance(now_ms)
+        return ReceivePlan(self._fold, self._config, command, now_ms)
+
+    def receive(
+        self, plan: ReceivePlan, taken: Iterable[Run], *, now_ms: int
+    ) -> Outcome[PartitionReceived]:
+        """Decide that messages are handed out.
+
+        The reply has what may be handed out of what was taken (see `ReceivePlan`); `batch_bytes` is
+        left to the shell. Without runs there was nothing; there may be entries nevertheless, about
+        messages that are dead letters now. `is_at_limit` of the plan says whether there was nothing
+        because too much is leased.
+
+        Args:
+            plan: The newest one.
+            taken: First offsets and counts: a part of what the plan offered, in its order; the last
+                run may be cut.
+            now_ms: The time.
+        """
+        now_ms = self._fold.advance(now_ms)
+        entries, lease = receiving.decide(self._fold, self._config, plan, list(taken), now_ms)
+        return Outcome(now_ms, entries, self._received(lease))
+
+    def _received(self, lease: Lease) -> PartitionReceived:
+        partition = self._receipts.partition
+        if not lease.runs:
+            return PartitionReceived(partition)
+        receipt = self._receipts.make(lease.lease_id, lease.offsets)
+        return PartitionReceived(partition, receipt, lease.runs, deadline_ms=lease.deadline_ms)
+
+    def settle(self, settlement: Settlement, *, now_ms: int) -> Outcome[Settled]:
+        """Decide what becomes of messages that somebody received; never raises for what is asked.
+
+        Several settlements of one request are decided one after the other, each applied before the
+        next one.
+        """
+        now_ms = self._fold.advance(now_ms)
+        try:
+            receipt = self._receipts.check(settlement.receipt)
+            entries, refused = settling.decide(
+                self._fold, self._config, settlement, receipt, now_ms
+            )
+        except BrokerError as error:
+            return Outcome(now_ms, [], Settled(error=error.to_wire()))
+        return Outcome(now_ms, entries, Settled(refused))
+
+    # -- all messages at once -------------------------------------------------------------------
+
+    def seek(self, offset: int, *, now_ms: int) -> Outcome[None]:
+        """Decide that everything from an offset on is handed out again, and what is below is done.
+
+        Also what a new queue begins with. Receipts of before are void, moves that are pending do
+        not happen (one that is under way may). Goes on with `records_came` from that offset.
+        """
+        now_ms = self._fold.advance(now_ms)
+        return Outcome(now_ms, [Sought(offset)], None)
+
+    def purge(self, *, now_ms: int) -> Outcome[int]:
+        """Decide that all messages that are there now are done; the reply says how many."""
+        now_ms = self._fold.advance(now_ms)
+        count = sum(self.counts())
+        entries: list[AnyEntry] = [Purged(self._fold.fresh.end)] if count else []
+        return Outcome(now_ms, entries, count)
+
+    def trim(self, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
+        """Decide that what is below the beginning of the log is gone, leased or not.
+
+        No batch of a move may be under way: settle it first, for a pending move of what is gone is
+        given up, and those behind it begin anew.
+        """
+        now_ms = self._fold.advance(now_ms)
+        is_new = log_start_offset > self._fold.low_water_mark
+        return Outcome(now_ms, [Trimmed(log_start_offset)] if is_new else [], None)
+
+    # -- dead letters ---------------------------------------------------------------------------
+
+    @property
+    def move_targets(self) -> list[Target]:
+        """Where something is to be moved to now; `NO_TARGET` is not among them."""
+        return [target for target in self._fold.moves.targets() if target != NO_TARGET]
+
+    def next_move(self, target: Target) -> MoveBatch | None:
+        """Return the batch to produce to a target next, by the idempotent producer.
+
+        Its epoch and sequence are those for this very batch: repeat it as it is until the outcome
+        is known. A batch that is too large for one request is cut by a rule that depends on its
+        records alone, always beginning at the first. `moved` is told of any part from the front.
+        """
+        return self._fold.moves.next_batch(target)
+
+    def moved(self, batch: MoveBatch, count: int, *, now_ms: int) -> Outcome[None]:
+        """Decide that the first messages of a batch are at their target, durably, and gone here."""
+        now_ms = self._fold.advance(now_ms)
+        entry = Moved(batch.target, batch.epoch, batch.sequence, count)
+        return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
+
+    def move_failed(
+        self, batch: MoveBatch, count: int, reason: str, *, now_ms: int
+    ) -> Outcome[None]:
+        """Decide that the first messages of a batch cannot be moved: they are visible again.
+
+        Only when it is certain that they are not at the target, and never will be: the target is
+        gone, or refused this record for what it is.
+        """
+        now_ms = self._fold.advance(now_ms)
+        entry = MoveFailed(batch.target, batch.epoch, batch.sequence, count, reason)
+        return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
+
+    def _is_next(self, batch: MoveBatch, count: int) -> bool:
+        return self._fold.moves.is_next(batch.target, batch.epoch, batch.sequence, count)
+
+    def adopt_kept(self, *, now_ms: int) -> Outcome[None]:
+        """Decide that dead letters that were kept for want of a target go to the one there is now.
+
+        To be called when a queue that had no dead-letter queue gets one.
+        """
+        now_ms = self._fold.advance(now_ms)
+        target = self._config.dead_letter_target
+        if target is None or self._fold.moves.next_batch(NO_TARGET) is None:
+            return Outcome(now_ms, [], None)
+        return Outcome(now_ms, [Retargeted(NO_TARGET, target)], None)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def low_water_mark(self) -> int:
+        """Below it all is done."""
+        return self._fold.low_water_mark
+
+    @property
+    def cursor(self) -> int:
+        """The first offset that was neither received nor passed over."""
+        return self._fold.cursor
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return how many messages are visible, leased, delayed and dead: exact, at no cost.
+
+        As of the last `advance`; visible ones of a FIFO queue may be blocked.
+        """
+        fresh = self._fold.fresh
+        counts = self._fold.runs.counts
+        waiting = max(0, fresh.end - self._fold.cursor)
+        return (
+            counts[MessageState.VISIBLE] + waiting - fresh.delayed_count,
+            counts[MessageState.LEASED],
+            counts[MessageState.DELAYED] + fresh.delayed_count,
+            counts[MessageState.DEAD],
+        )
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self, *, now_ms: int) -> list[Frame]:
+        """Return the whole state, to be appended as it is, with nothing in between.
+
+        When all of it is committed, what is before the first frame may be deleted.
+        """
+        fold = self._fold
+        now_ms = fold.advance(now_ms)
+        began = SnapshotBegan(
+            fold.cursor,
+            fold.next_lease_id,
+            fold.void_below_lease_id,
+            fold.moves.snapshot(),
+            to_snapshot(fold.redrive),
+        )
+        runs = parts(fold.runs, now_ms=now_ms, next_lease_id=fold.next_lease_id)
+        entries: list[AnyEntry] = [began, *runs, SnapshotEnded(len(fold.runs))]
+        return [Frame(now_ms, [entry]) for entry in entries]

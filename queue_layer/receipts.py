@@ -1,0 +1,75 @@
+"""Receipts: who was given which messages, in a form that nobody else can make.
+
+Pure: no clock, no I/O. A receipt holds no leader epoch: every leader of the partition accepts it.
+"""
+
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Annotated, Final, NamedTuple, final
+
+import msgspec
+
+from wire.errors import InvalidReceiptError
+from wire.queues import Run
+
+VERSION: Final = 1
+MAC_SIZE: Final = 16
+
+
+class Receipt(NamedTuple):
+    """What a receipt says, when it has been checked."""
+
+    lease_id: int
+    runs: list[Run]
+    """Ascending, without overlap."""
+
+
+class _Content(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    queue_id: bytes
+    partition: int
+    lease_id: Annotated[int, msgspec.Meta(ge=1)]
+    runs: list[Run]
+
+
+@final
+class Receipts:
+    """Makes and checks the receipts of one partition of a queue."""
+
+    def __init__(self, *, queue_id: bytes, partition: int, key: bytes) -> None:
+        """Use a secret of the queue, 16 to 64 bytes, that all its leaders know."""
+        assert 16 <= len(key) <= 64, "the key of a queue has 16 to 64 bytes"  # noqa: PLR2004
+        self._queue_id = queue_id
+        self.partition = partition
+        self._key = key
+
+    def make(self, lease_id: int, runs: list[Run]) -> bytes:
+        """Return the receipt of a receive."""
+        content = _Content(VERSION, self._queue_id, self.partition, lease_id, runs)
+        data = msgspec.msgpack.encode(content)
+        return data + self._mac(data)
+
+    def check(self, receipt: bytes) -> Receipt:
+        """Return what a receipt says.
+
+        Raises:
+            InvalidReceiptError: It was forged or damaged, or another queue or partition gave it.
+        """
+        data, mac = receipt[:-MAC_SIZE], receipt[-MAC_SIZE:]
+        try:
+            content = msgspec.msgpack.decode(data, type=_Content)
+        except msgspec.MsgspecError as error:
+            raise InvalidReceiptError(
+                "these bytes are no receipt; use those of a receive"
+            ) from error
+        if (content.queue_id, content.partition) != (self._queue_id, self.partition):
+            raise InvalidReceiptError(
+                f"this receipt is of partition {content.partition} of the queue"
+                f" {content.queue_id.hex()}, not of partition {self.partition} of this one"
+            )
+        if content.version != VERSION or not compare_digest(mac, self._mac(data)):
+            raise InvalidReceiptError("this receipt was damaged, or is none that was given out")
+        return Receipt(content.lease_id, content.runs)
+
+    def _mac(self, data: bytes) -> bytes:
+        return blake2b(data, digest_size=MAC_SIZE, key=self._key).digest()

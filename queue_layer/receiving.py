@@ -1,0 +1,236 @@
+"""Handing messages out: which ones, and what the journal says about it.
+
+Pure: no clock, no I/O. Two steps: a plan offers messages one run after the other, and whoever reads
+the records stops when they are enough; then the lease is decided about what was taken. Nothing
+changes before the entries are applied.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+from queue_layer.config import QueueConfig
+from queue_layer.entries import AnyEntry, Deferred, Died, Received, Target
+from queue_layer.fold import QueueFold
+from queue_layer.message_status import PASSED_OVER, MessageStatus
+from wire.errors import InvalidRequestError
+from wire.queues import (
+    RECEIVE_COUNT_MAX,
+    VISIBILITY_TIMEOUT_MS_MAX,
+    MessageState,
+    ReceivedRun,
+    Run,
+)
+
+MOVE_BATCH_MAX: Final = 100
+"""Dead letters in one batch to their target."""
+EXHAUSTED_MAX: Final = 1000
+"""Messages that one receive declares dead at most; the others wait for the next one."""
+HOLDER_LENGTH_MAX: Final = 128
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveCommand:
+    """Take messages."""
+
+    max_messages: int
+    visibility_timeout_ms: int | None = None
+    """`None`: what the queue says."""
+    holder: str = ""
+    attempt_id: bytes | None = None
+    """Stands in the entry; who wants to repeat attempts looks at it there."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_messages <= RECEIVE_COUNT_MAX:
+            raise InvalidRequestError(
+                f"max_messages must be from 1 to {RECEIVE_COUNT_MAX}, not {self.max_messages}"
+            )
+        timeout_ms = self.visibility_timeout_ms
+        if timeout_ms is not None and not 0 <= timeout_ms <= VISIBILITY_TIMEOUT_MS_MAX:
+            raise InvalidRequestError(
+                f"visibility_timeout_ms must be from 0 to {VISIBILITY_TIMEOUT_MS_MAX},"
+                f" not {timeout_ms}"
+            )
+        if len(self.holder) > HOLDER_LENGTH_MAX:
+            raise InvalidRequestError(f"a holder has at most {HOLDER_LENGTH_MAX} characters")
+
+
+class Lease(NamedTuple):
+    """What was handed out; empty if there was nothing."""
+
+    lease_id: int
+    runs: list[ReceivedRun]
+    """Ascending."""
+    deadline_ms: int
+
+    @property
+    def offsets(self) -> list[Run]:
+        """First offsets and counts, joined where they touch."""
+        return joined([(run.first_offset, run.count) for run in self.runs])
+
+
+@final
+class ReceivePlan:
+    """Offers messages, best first; each time it is iterated over it begins anew.
+
+    Meant to be read to the end, or to where it is enough, and then given to `receive`, before the
+    queue changes. If it did change meanwhile (`is_current`), a standard queue hands out what is
+    still visible of what was taken, and a FIFO queue nothing, for something may now come first.
+    """
+
+    def __init__(
+        self, fold: QueueFold, config: QueueConfig, command: ReceiveCommand, now_ms: int
+    ) -> None:
+        self.command = command
+        self.exhausted: list[Run] = []
+        """Messages on the way that had all the deliveries that they may have."""
+        self._fold = fold
+        self._config = config
+        self._now_ms = now_ms
+        self._version = fold.version
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing changed since the plan was made."""
+        return self._version == self._fold.version
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether nothing can be handed out because so much is."""
+        return self._fold.runs.counts[MessageState.LEASED] >= self._config.leased_max
+
+    def __iter__(self) -> Iterator[ReceivedRun]:
+        """Yield runs of messages that were received equally often, no more than are wanted."""
+        self.exhausted = []
+        room = self._config.leased_max - self._fold.runs.counts[MessageState.LEASED]
+        left = min(self.command.max_messages, room)
+        if left <= 0 or self._fold.order is None:
+            return
+        exhausted_count, taken = 0, 0
+        for first, end, status in self._offers(left):
+            if self._is_exhausted(status):
+                self.exhausted.append((first, end - first))
+                exhausted_count += end - first
+                if exhausted_count >= EXHAUSTED_MAX:
+                    return
+                continue
+            count = min(end - first, left)
+            is_last_chance = self._is_last_chance(status)
+            if is_last_chance and taken:
+                # Nobody dies of what a message does that it was received with. Behind it nothing
+                # may be taken either: in a FIFO queue that could be of the same group.
+                return
+            if is_last_chance:
+                count = 1
+            yield ReceivedRun(
+                first, count, status.receive_count + 1, status.first_received_ms or self._now_ms
+            )
+            taken += count
+            left -= count
+            if left == 0 or is_last_chance:
+                return
+
+    def _offers(self, limit: int) -> Iterator[tuple[int, int, MessageStatus]]:
+        assert self._fold.order is not None
+        cursor = self._fold.cursor
+        for first, end in self._fold.order.candidates(limit, self._fold.next_lease_id):
+            if first < cursor:
+                yield from self._fold.runs.pieces(first, min(end, cursor))
+            if end > cursor:
+                yield max(first, cursor), end, PASSED_OVER
+
+    def _is_exhausted(self, status: MessageStatus) -> bool:
+        deliveries_max = self._config.deliveries_max
+        return deliveries_max is not None and status.receive_count >= deliveries_max
+
+    def _is_last_chance(self, status: MessageStatus) -> bool:
+        deliveries_max = self._config.deliveries_max
+        return (
+            deliveries_max is not None
+            and deliveries_max > 1
+            and status.receive_count == deliveries_max - 1
+        )
+
+
+def decide(
+    fold: QueueFold, config: QueueConfig, plan: ReceivePlan, taken: list[Run], now_ms: int
+) -> tuple[list[AnyEntry], Lease]:
+    """Return what to write about messages that were taken of a plan, and the lease of them."""
+    entries: list[AnyEntry] = []
+    if config.dead_letter_target is not None and plan.is_current:
+        entries.extend(died(plan.exhausted, config.dead_letter_target, ""))
+    timeout_ms = plan.command.visibility_timeout_ms
+    if timeout_ms is None:
+        timeout_ms = config.visibility_timeout_ms
+    runs: list[ReceivedRun] = []
+    if plan.is_current or not config.is_fifo:
+        for first, count in sorted(taken):
+            runs.extend(_still_visible(fold, first, first + count, now_ms))
+    lease = Lease(fold.next_lease_id, runs, now_ms + timeout_ms)
+    if not runs:
+        return entries, lease
+    entries.extend(deferred(fold, runs[-1].first_offset))
+    command = plan.command
+    entries.append(
+        Received(
+            lease.lease_id, lease.offsets, lease.deadline_ms, command.holder, command.attempt_id
+        )
+    )
+    return entries, lease
+
+
+def deferred(fold: QueueFold, end: int) -> list[AnyEntry]:
+    """Return what to write before the cursor passes delayed messages below an offset."""
+    delayed = [
+        (first, stop - first, time_ms)
+        for first, stop, time_ms in fold.fresh.delayed(fold.cursor, end)
+    ]
+    return [Deferred(delayed)] if delayed else []
+
+
+def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
+    """Yield what to write about dead letters: batches for the target, as large as they may be."""
+    batch: list[Run] = []
+    room = MOVE_BATCH_MAX
+    for first, count in joined(runs):
+        start, end = first, first + count
+        while start < end:
+            used = min(room, end - start)
+            batch.append((start, used))
+            start += used
+            room -= used
+            if not room:
+                yield Died(batch, target, reason)
+                batch, room = [], MOVE_BATCH_MAX
+    if batch:
+        yield Died(batch, target, reason)
+
+
+def joined(runs: list[Run]) -> list[Run]:
+    """Return runs in ascending order, joined where they touch."""
+    result: list[Run] = []
+    for first, count in sorted(runs):
+        if result and result[-1][0] + result[-1][1] == first:
+            result[-1] = (result[-1][0], result[-1][1] + count)
+        else:
+            result.append((first, count))
+    return result
+
+
+def _still_visible(fold: QueueFold, first: int, end: int, now_ms: int) -> Iterator[ReceivedRun]:
+    for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
+        if fold.runs.state(status) is MessageState.VISIBLE:
+            yield ReceivedRun(
+                piece_first,
+                piece_end - piece_first,
+                status.receive_count + 1,
+                status.first_received_ms or now_ms,
+            )
+    at, end = max(first, fold.cursor), min(end, fold.fresh.end)
+    for delay_first, delay_end, _ in fold.fresh.delayed(at, end):
+        if at < delay_first:
+            yield ReceivedRun(at, delay_first - at, 1, now_ms)
+        at = delay_end
+    if at < end:
+        yield ReceivedRun(at, end - at, 1, now_ms)

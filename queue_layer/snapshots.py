@@ -1,0 +1,133 @@
+"""The whole state of a partition of a queue as entries, and back.
+
+Pure: no clock, no I/O. A snapshot is as many entries as it needs, so that none of them is larger
+than what a log takes as one record, and it counts when its last one is there.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, final
+
+from queue_layer.entries import (
+    SnapshotBegan,
+    SnapshotEnded,
+    SnapshotRedrive,
+    SnapshotRun,
+    SnapshotRuns,
+)
+from queue_layer.message_runs import Piece
+from queue_layer.message_status import Kind, MessageStatus
+from queue_layer.redrive import Redrive, RedriveStatus
+
+RUNS_PER_PART: Final = 5_000
+"""At some 40 bytes each, a part is far below the limit of a record."""
+BYTES_SINCE_MIN: Final = 4 * 1024 * 1024
+SIZES_SINCE_MIN: Final = 4
+
+
+def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
+    """Return whether the journal has grown enough since the last snapshot to write another one.
+
+    It is four times as long as the snapshot and at least 4 MiB: so of all that is written at most a
+    fifth are snapshots, and whoever takes over reads at most five times what it needs.
+    """
+    return bytes_since > max(BYTES_SINCE_MIN, SIZES_SINCE_MIN * snapshot_bytes)
+
+
+def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator[SnapshotRuns]:
+    """Yield runs, which ascend, as entries for a snapshot of this time."""
+    part: list[SnapshotRun] = []
+    texts: dict[tuple[str, str], int] = {}
+    at = 0
+    for first, end, status in runs:
+        text = texts.setdefault((status.holder, status.reason), len(texts))
+        is_received = status.receive_count > 0
+        part.append(
+            SnapshotRun(
+                first - at,
+                end - first,
+                status.kind,
+                # What was never received may wait for years, or since ever.
+                status.visible_at_ms - (now_ms if is_received else 0),
+                status.receive_count,
+                now_ms - status.first_received_ms if is_received else 0,
+                now_ms - status.last_received_ms if is_received else 0,
+                next_lease_id - status.lease_id,
+                text,
+            )
+        )
+        at = end
+        if len(part) == RUNS_PER_PART:
+            yield SnapshotRuns(list(texts), part)
+            part, texts = [], {}
+    if part:
+        yield SnapshotRuns(list(texts), part)
+
+
+def to_snapshot(redrive: Redrive | None) -> SnapshotRedrive | None:
+    """Return what is kept of a redrive."""
+    if redrive is None:
+        return None
+    return SnapshotRedrive(
+        redrive.status,
+        redrive.end,
+        redrive.next_offset,
+        redrive.to_move,
+        redrive.moved,
+        redrive.started_ms,
+        redrive.destination,
+        redrive.messages_per_s,
+        redrive.origin_queue,
+        redrive.reason,
+    )
+
+
+@final
+class SnapshotReader:
+    """Collects the entries of one snapshot."""
+
+    def __init__(self, began: SnapshotBegan, now_ms: int) -> None:
+        self.began = began
+        self.runs: list[Piece] = []
+        self._now_ms = now_ms
+        self._at = 0
+
+    def add(self, part: SnapshotRuns) -> None:
+        """Take the next part."""
+        for run in part.runs:
+            first = self._at + run.gap
+            self._at = first + run.count
+            is_received = run.receive_count > 0
+            holder, reason = part.texts[run.text]
+            status = MessageStatus(
+                Kind(run.kind),
+                run.visible_in_ms + (self._now_ms if is_received else 0),
+                run.receive_count,
+                self._now_ms - run.first_received_ago_ms if is_received else 0,
+                self._now_ms - run.last_received_ago_ms if is_received else 0,
+                self.began.next_lease_id - run.lease_ago,
+                holder,
+                reason,
+            )
+            self.runs.append((first, self._at, status))
+
+    def is_complete(self, ended: SnapshotEnded) -> bool:
+        """Return whether all parts were there."""
+        return len(self.runs) == ended.run_count
+
+    def redrive(self) -> Redrive | None:
+        """Return the redrive that runs, or ran last."""
+        kept = self.began.redrive
+        if kept is None:
+            return None
+        return Redrive(
+            kept.end,
+            kept.next_offset,
+            kept.to_move,
+            kept.started_ms,
+            kept.moved,
+            RedriveStatus(kept.status),
+            kept.destination,
+            kept.messages_per_s,
+            kept.origin_queue,
+            kept.reason,
+        )

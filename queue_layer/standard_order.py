@@ -1,0 +1,140 @@
+"""The order of a standard queue: as the records came, and failing messages starve nobody.
+
+Pure: no clock, no I/O. What costs something is the number of ranges that were returned, delayed
+or taken out of order; a backlog of any length that nobody has touched is one range.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from sortedcontainers import SortedList
+
+from queue_layer.delivery_order import RecordFields
+from queue_layer.range_map import RangeMap
+
+
+@final
+class StandardOrder:
+    """Messages that are back, the longest visible first, and fresh ones in the order of the log.
+
+    If there are both, each kind gets half of a receive as far as it can fill it, and they take
+    turns in being first. So a consumer that releases everything it gets sees new messages too,
+    and what is back does not wait behind a backlog.
+
+    Invariant: `_returned` and `_by_time` hold the same ranges; holes lie in `[_next, _end)`.
+    """
+
+    needs_all_records = False
+
+    def __init__(self, start: int) -> None:
+        self._next = start
+        """The first fresh message."""
+        self._end = start
+        self._holes: RangeMap[None] = RangeMap()
+        """Of what is behind `_next` not visible any more, or not yet."""
+        self._returned: RangeMap[int] = RangeMap()
+        """Visible messages before `_next`, with the time since when."""
+        self._by_time: SortedList[tuple[int, int]] = SortedList()
+        """Time and first offset of each of them."""
+
+    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+        """Learn of records."""
+        del fields
+        assert first == self._end
+        self._end = end
+
+    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+        """Learn that messages are leased, or delayed."""
+        del is_leased
+        self._take(first, end)
+
+    def became_dead(self, first: int, end: int) -> None:
+        """Learn that messages are dead letters."""
+        self._take(first, end)
+
+    def became_done(self, first: int, end: int) -> None:
+        """Learn that messages are gone."""
+        self._take(first, end)
+
+    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+        """Learn that messages are visible again."""
+        if first < self._next:
+            stop = min(end, self._next)
+            self._returned.insert(first, stop, since_ms)
+            self._by_time.add((since_ms, first))
+        if end > self._next:
+            self._holes.cut(max(first, self._next), end)
+
+    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of messages to hand out."""
+        fresh, returned = self._fresh(), self._back()
+        if not self._by_time:
+            return fresh
+        kinds = (returned, fresh) if turn % 2 else (fresh, returned)
+        return _shared(*kinds, share=max(1, limit // 2))
+
+    def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield nothing: no message of a standard queue waits for another."""
+        del first, end
+        return iter(())
+
+    def _fresh(self) -> Iterator[tuple[int, int]]:
+        at = self._next
+        for first, end, _ in self._holes:
+            yield at, first
+            at = end
+        if at < self._end:
+            yield at, self._end
+
+    def _back(self) -> Iterator[tuple[int, int]]:
+        for _, first in self._by_time:
+            found = self._returned.starting_at(first)
+            assert found is not None
+            yield first, found[0]
+
+    def _take(self, first: int, end: int) -> None:
+        if first < self._next and len(self._returned):
+            self._take_returned(first, min(end, self._next))
+        if end <= self._next:
+            return
+        if first > self._next:
+            self._holes.cut(first, end)
+            self._holes.put(first, end, None)
+            return
+        self._holes.cut(self._next, end)
+        self._next = end
+        hole = self._holes.starting_at(end)
+        if hole is not None:
+            self._holes.cut(end, hole[0])
+            self._next = hole[0]
+
+    def _take_returned(self, first: int, end: int) -> None:
+        pieces = list(self._returned.pieces(first, end))
+        for piece_first, piece_end, since_ms in pieces:
+            self._by_time.discard((since_ms, piece_first))
+            self._returned.cut(piece_first, piece_end)
+            rest = self._returned.starting_at(piece_end)
+            if rest is not None:
+                # Added again if it was a range of its own: it is the same element.
+                self._by_time.discard((rest[1], piece_end))
+                self._by_time.add((rest[1], piece_end))
+
+
+def _shared(
+    one: Iterator[tuple[int, int]], other: Iterator[tuple[int, int]], *, share: int
+) -> Iterator[tuple[int, int]]:
+    """Yield a share of one, then of the other, and then what is left of both."""
+    left: list[tuple[int, int]] = []
+    for source in (one, other):
+        wanted = share
+        for first, end in source:
+            stop = min(end, first + wanted)
+            yield first, stop
+            wanted -= stop - first
+            if stop < end:
+                left.append((stop, end))
+            if not wanted:
+                break
+    yield from left
+    yield from one
+    yield from other

@@ -1,0 +1,59 @@
+"""The journal of a queue, as a golden file: `python -m tests.golden.queue_journal`.
+
+One frame for each kind of entry, as the value of a record, and what an independent reader makes
+of it.
+"""
+
+from pathlib import Path
+
+import msgpack
+
+from queue_layer import entries
+from queue_layer.entries import Frame
+
+FILE = Path(__file__).parent / "queue_journal_v1.hex"
+NOW_MS = 1_700_000_000_000
+DEAD = (bytes(range(0xA0, 0xB0)), 3)
+
+ENTRIES: list[entries.AnyEntry] = [
+    entries.Sought(1000),
+    entries.Received(1, [(1000, 10), (1020, 1)], NOW_MS + 30_000, "worker-1", b"attempt"),
+    entries.Deferred([(1030, 2, NOW_MS + 60_000)]),
+    entries.Deleted([(1000, 3)]),
+    entries.Extended(1, [(1003, 1)], NOW_MS + 90_000),
+    entries.Released([(1004, 2)], NOW_MS + 5_000, "no route to host"),
+    entries.Returned([(1006, 1)], NOW_MS),
+    entries.Died([(1007, 2)], DEAD, "not a number"),
+    entries.Moved(DEAD, 0, 0, 1),
+    entries.MoveFailed(DEAD, 0, 1, 1, "the topic is gone"),
+    entries.Retargeted(entries.NO_TARGET, DEAD),
+    entries.Trimmed(1003),
+    entries.Expired([(1004, 1)]),
+    entries.Purged(1040),
+    entries.RedriveStarted(1040, 12, None, 50, "orders"),
+    entries.Redriven([(1009, 1)], DEAD),
+    entries.RedriveProgressed(1010),
+    entries.RedriveEnded(2, "cancelled"),
+    entries.SnapshotBegan(
+        1040,
+        2,
+        1,
+        [entries.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]])],
+        entries.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
+    ),
+    entries.SnapshotRuns(
+        [("worker-1", "")], [entries.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]
+    ),
+    entries.SnapshotEnded(1),
+]
+FRAMES = [Frame(NOW_MS, [entry]) for entry in ENTRIES]
+
+
+def line(frame: Frame) -> str:
+    """Return the line of one frame."""
+    data = entries.encode(frame)
+    return f"{data.hex()} {msgpack.unpackb(data)!r}"
+
+
+if __name__ == "__main__":
+    FILE.write_text("".join(f"{line(frame)}\n" for frame in FRAMES), encoding="utf-8")

@@ -1,0 +1,144 @@
+"""Drives a partition of a queue as its shell would, with a journal that is kept."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from queue_layer.entries import Frame, decode, encode
+from queue_layer.fold import MakeOrder
+from queue_layer.outcome import Outcome, Reply
+from queue_layer.queue_partition import QueuePartition
+from queue_layer.receipts import Receipts
+from queue_layer.receiving import ReceiveCommand
+from queue_layer.standard_order import StandardOrder
+from wire.queues import (
+    MessageState,
+    PartitionReceived,
+    Run,
+    SettleAction,
+    Settled,
+    Settlement,
+)
+
+QUEUE_ID: Final = bytes(range(16))
+KEY: Final = b"a secret of the queue"
+TARGET: Final = (b"dead letter topic", 3)
+START_MS: Final = 1_700_000_000_000
+SECOND: Final = 1000
+
+
+def offsets_of(runs: Sequence[Run]) -> list[int]:
+    """Return every offset of some runs."""
+    return [first + place for first, count in runs for place in range(count)]
+
+
+class Driver:
+    """One partition of a queue, its journal, and a clock that the test sets."""
+
+    def __init__(
+        self,
+        config: QueueConfig | None = None,
+        *,
+        records: int = 0,
+        make_order: MakeOrder = StandardOrder,
+    ) -> None:
+        self.config = config or QueueConfig()
+        self.now_ms = START_MS
+        self.journal: list[bytes] = []
+        self.told: list[tuple[int, int, Sequence[RecordFields] | None, int]] = []
+        self._make_order = make_order
+        self.queue = self.new_queue()
+        self.do(self.queue.seek(0, now_ms=self.now_ms))
+        self.queue.serve(self.now_ms)
+        if records:
+            self.came(records)
+
+    def new_queue(self) -> QueuePartition:
+        receipts = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)
+        return QueuePartition(self.config, receipts, self._make_order)
+
+    def came(
+        self,
+        count: int = 1,
+        *,
+        fields: Sequence[RecordFields] | None = None,
+        deliver_at_ms: int = 0,
+    ) -> None:
+        """Let records be committed."""
+        first = self.told[-1][1] if self.told else 0
+        self.told.append((first, first + count, fields, deliver_at_ms))
+        self.queue.records_came(first, first + count, fields, deliver_at_ms=deliver_at_ms)
+
+    def do(self, outcome: Outcome[Reply]) -> Reply:
+        """Append what was decided, and apply it."""
+        frame = outcome.frame
+        if frame is not None:
+            self.append(frame)
+        return outcome.reply
+
+    def append(self, frame: Frame) -> None:
+        data = encode(frame)
+        self.journal.append(data)
+        self.queue.apply(decode(data))
+
+    def wait(self, ms: int) -> None:
+        """Let time pass."""
+        self.now_ms += ms
+        self.queue.advance(self.now_ms)
+
+    def take(
+        self, max_messages: int = 10, *, timeout_ms: int | None = None, holder: str = ""
+    ) -> PartitionReceived:
+        """Receive messages, all that are offered."""
+        command = ReceiveCommand(
+            max_messages=max_messages, visibility_timeout_ms=timeout_ms, holder=holder
+        )
+        plan = self.queue.plan(command, now_ms=self.now_ms)
+        taken = [(run.first_offset, run.count) for run in plan]
+        return self.do(self.queue.receive(plan, taken, now_ms=self.now_ms))
+
+    def offsets(self, max_messages: int = 10, *, timeout_ms: int | None = None) -> list[int]:
+        """Receive messages and return their offsets."""
+        received = self.take(max_messages, timeout_ms=timeout_ms)
+        return offsets_of([(run.first_offset, run.count) for run in received.runs])
+
+    def settle(
+        self,
+        received: PartitionReceived,
+        action: SettleAction,
+        *offsets: int,
+        delay_ms: int | None = None,
+        reason: str = "",
+    ) -> Settled:
+        """Settle messages of a receive, all of them unless it is said which."""
+        runs = [(offset, 1) for offset in offsets] or [
+            (run.first_offset, run.count) for run in received.runs
+        ]
+        settlement = Settlement(7, received.receipt, runs, action, delay_ms, reason)
+        return self.do(self.queue.settle(settlement, now_ms=self.now_ms))
+
+    def delete(self, received: PartitionReceived, *offsets: int) -> Settled:
+        return self.settle(received, SettleAction.DELETE, *offsets)
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by name, without those that are 0."""
+        self.queue.advance(self.now_ms)
+        counts = zip(MessageState, self.queue.counts(), strict=False)
+        return {state.name.lower(): count for state, count in counts if count}
+
+    def fail_over(self) -> None:
+        """Let another broker take over: a new fold of the journal, told of the same records."""
+        self.queue = self.new_queue()
+        for data in self.journal:
+            self.queue.apply(decode(data))
+        self.queue.serve(self.now_ms)
+        self.tell_again()
+
+    def tell_again(self) -> None:
+        """Tell the queue of all records that it wants to know of."""
+        for first, end, fields, deliver_at_ms in self.told:
+            start = max(first, self.queue.records_from)
+            if start < end:
+                kept = None if fields is None else fields[start - first :]
+                self.queue.records_came(start, end, kept, deliver_at_ms=deliver_at_ms)

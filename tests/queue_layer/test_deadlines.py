@@ -1,0 +1,59 @@
+"""Deadlines come in order, once, and what is obsolete does not pile up."""
+
+from queue_layer.deadlines import Deadlines
+
+
+class Current:
+    """Says which deadlines count, and lets them all be asked for."""
+
+    def __init__(self) -> None:
+        self.kept: set[tuple[int, int]] = set()
+        self.deadlines = Deadlines(self.is_current)
+
+    def is_current(self, time_ms: int, first: int) -> bool:
+        return (time_ms, first) in self.kept
+
+    def add(self, time_ms: int, first: int) -> None:
+        self.kept.add((time_ms, first))
+        self.deadlines.add(time_ms, first)
+
+
+def test_what_is_due_comes_in_order_and_once() -> None:
+    current = Current()
+    for time_ms, first in [(30, 1), (10, 2), (20, 3), (10, 2)]:
+        current.add(time_ms, first)
+
+    assert current.deadlines.next_ms() == 10
+    assert current.deadlines.pop_due(20) == [(10, 2), (20, 3)]
+    assert current.deadlines.next_ms() == 30
+    assert current.deadlines.pop_due(29) == []
+
+
+def test_what_does_not_count_any_more_is_passed_over() -> None:
+    current = Current()
+    current.add(10, 1)
+    current.add(20, 2)
+    current.kept.discard((10, 1))
+
+    assert current.deadlines.next_ms() == 20
+    assert current.deadlines.pop_due(100) == [(20, 2)]
+    assert current.deadlines.next_ms() is None
+
+
+def test_obsolete_deadlines_do_not_pile_up() -> None:
+    current = Current()
+    for number in range(100_000):
+        current.add(number, number)
+        current.kept.discard((number - 50, number - 50))
+
+    assert len(current.deadlines) < 3000
+    assert len(current.deadlines.pop_due(10**9)) == 50
+
+
+def test_all_can_be_forgotten() -> None:
+    current = Current()
+    current.add(10, 1)
+
+    current.deadlines.clear()
+
+    assert current.deadlines.next_ms() is None

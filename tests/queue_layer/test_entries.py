@@ -1,0 +1,73 @@
+"""The journal is read as it was written, and nothing else is read as a journal."""
+
+from typing import get_args
+
+import msgpack
+import msgspec
+import pytest
+
+from queue_layer.entries import AnyEntry, Frame, Received, Sought, decode, encode
+from tests.golden.queue_journal import FILE, FRAMES, line
+from wire.errors import WireFormatError
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame.entries[0]).__name__)
+def test_a_frame_is_read_as_it_was_written(frame: Frame) -> None:
+    assert decode(encode(frame)) == frame
+    assert decode(memoryview(encode(frame))) == frame
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame.entries[0]).__name__)
+def test_a_frame_that_was_cut_is_refused(frame: Frame) -> None:
+    data = encode(frame)
+
+    for length in range(len(data)):
+        with pytest.raises(WireFormatError):
+            decode(data[:length])
+    with pytest.raises(WireFormatError):
+        decode(data + b"\xc0")
+
+
+def test_frames_are_written_as_they_were_and_those_of_before_are_read() -> None:
+    kept = FILE.read_text(encoding="utf-8").splitlines()
+
+    assert kept == [line(frame) for frame in FRAMES]
+    assert [decode(bytes.fromhex(row.split()[0])) for row in kept] == FRAMES
+
+
+def test_there_is_a_golden_frame_for_every_entry() -> None:
+    assert {type(frame.entries[0]) for frame in FRAMES} == set(get_args(AnyEntry))
+
+
+def test_every_entry_has_a_number_of_its_own() -> None:
+    numbers = [entry.__struct_config__.tag for entry in get_args(AnyEntry)]
+
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_an_entry_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(WireFormatError, match="no frame of a queue journal"):
+        decode(msgpack.packb([1, [[250, 1]]]))
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    assert decode(msgpack.packb([1, [[1, 5, "more"]], "more"])) == Frame(1, [Sought(5)])
+
+
+def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
+    assert decode(msgpack.packb([1, [[2, 9, [[3, 4]], 5]]])) == Frame(
+        1, [Received(9, [(3, 4)], 5, "", None)]
+    )
+
+
+@pytest.mark.parametrize("value", [b"", b"\xc0", b"\x92\xff\x90", b"\x92\x01\x91\x92\x01\xfb"])
+def test_what_is_no_journal_is_refused(value: bytes) -> None:
+    with pytest.raises(WireFormatError):
+        decode(value)
+
+
+def test_a_receive_of_ten_messages_costs_few_bytes() -> None:
+    frame = Frame(1_700_000_000_000, [Received(70_000, [(5_000_000, 10)], 1_700_000_030_000)])
+
+    assert len(encode(frame)) <= 40
+    assert msgspec.msgpack.decode(encode(frame))[1][0][0] == 2

@@ -1,0 +1,196 @@
+"""A partition of a queue as its shell drives it: loading, time, purge, seek, trim, snapshots."""
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from queue_layer.entries import decode
+from tests.queue_layer.driver import SECOND, START_MS, Driver
+from wire.queues import SettleAction
+
+
+def test_a_queue_begins_where_it_was_told_to() -> None:
+    driver = Driver()
+    driver.do(driver.queue.seek(100, now_ms=driver.now_ms))
+
+    assert driver.queue.records_from == driver.queue.cursor == driver.queue.low_water_mark == 100
+    driver.queue.records_came(100, 103)
+    assert driver.offsets() == [100, 101, 102]
+
+
+def test_a_queue_is_ready_when_it_knows_what_was_handed_out_before() -> None:
+    driver = Driver(records=5)
+    driver.offsets(3)
+    queue = driver.new_queue()
+    ready = [queue.is_ready]
+
+    for data in driver.journal:
+        queue.apply(decode(data))
+    queue.serve(driver.now_ms)
+
+    ready.append(queue.is_ready)
+    assert ready == [False, True]
+    assert queue.records_from == 3
+
+
+def test_clocks_that_go_back_change_nothing() -> None:
+    """b84."""
+    driver = Driver(records=2)
+    driver.offsets(1, timeout_ms=10 * SECOND)
+    driver.wait(10 * SECOND)
+    assert driver.counts() == {"visible": 2}
+
+    driver.now_ms -= 9 * SECOND
+
+    assert driver.counts() == {"visible": 2}
+    assert driver.take(1).deadline_ms == START_MS + 40 * SECOND
+    driver.fail_over()
+    assert driver.counts() == {"visible": 1, "leased": 1}
+
+
+def test_the_next_deadline_is_that_of_leases_and_delays() -> None:
+    driver = Driver(records=5)
+    deadlines = [driver.queue.next_deadline_ms]
+    driver.came(fields=[RecordFields(deliver_at_ms=START_MS + 20 * SECOND)])
+
+    driver.offsets(5)
+
+    deadlines.append(driver.queue.next_deadline_ms)
+    driver.wait(20 * SECOND)
+    deadlines.append(driver.queue.next_deadline_ms)
+    driver.wait(10 * SECOND)
+    deadlines.append(driver.queue.next_deadline_ms)
+    assert deadlines == [None, START_MS + 20 * SECOND, START_MS + 30 * SECOND, None]
+    assert driver.counts() == {"visible": 6}
+
+
+def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
+    """b70."""
+    driver = Driver(records=10)
+    driver.came(fields=[RecordFields(deliver_at_ms=START_MS + SECOND)])
+    received = driver.take(2)
+    driver.settle(received, SettleAction.RELEASE, 1, delay_ms=SECOND)
+    assert driver.counts() == {"visible": 8, "leased": 1, "delayed": 2}
+
+    count = driver.do(driver.queue.purge(now_ms=driver.now_ms))
+
+    assert count == 11
+    assert driver.counts() == {}
+    assert driver.queue.low_water_mark == 11
+    driver.came(2)
+    driver.wait(60 * SECOND)
+    assert driver.offsets() == [11, 12]
+    assert driver.delete(received).refused == []
+
+
+def test_a_purge_of_an_empty_queue_writes_nothing() -> None:
+    driver = Driver()
+    entries = len(driver.journal)
+
+    assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 0
+    assert len(driver.journal) == entries
+
+
+def test_a_seek_back_hands_out_again_what_was_done() -> None:
+    driver = Driver(records=10)
+    old = driver.take(10)
+    driver.delete(old)
+
+    driver.do(driver.queue.seek(4, now_ms=driver.now_ms))
+    driver.tell_again()
+
+    assert driver.counts() == {"visible": 6}
+    assert [error.error.code for error in driver.delete(old, 5).refused] == [43]
+    assert driver.offsets() == [4, 5, 6, 7, 8, 9]
+    assert [error.error.code for error in driver.delete(old, 5).refused] == [43]
+
+
+def test_a_seek_forward_leaves_nothing_behind() -> None:
+    driver = Driver(records=10)
+    driver.offsets(3)
+
+    driver.do(driver.queue.seek(8, now_ms=driver.now_ms))
+    driver.tell_again()
+    driver.wait(60 * SECOND)
+
+    assert driver.queue.low_water_mark == 8
+    assert driver.offsets() == [8, 9]
+
+
+def test_what_the_log_lost_is_gone_leased_or_not() -> None:
+    """b13."""
+    driver = Driver(records=10)
+    received = driver.take(4)
+
+    driver.do(driver.queue.trim(6, now_ms=driver.now_ms))
+
+    assert driver.counts() == {"visible": 4}
+    assert driver.queue.low_water_mark == 6
+    driver.wait(60 * SECOND)
+    assert driver.delete(received).refused == []
+    assert driver.offsets() == [6, 7, 8, 9]
+
+
+def test_a_trim_of_nothing_writes_nothing() -> None:
+    driver = Driver(records=10)
+    driver.offsets(2)
+    entries = len(driver.journal)
+
+    driver.do(driver.queue.trim(0, now_ms=driver.now_ms))
+
+    assert len(driver.journal) == entries
+
+
+def test_a_log_that_begins_behind_all_that_is_known_can_be_served() -> None:
+    driver = Driver(records=10)
+    driver.offsets(2)
+    driver.fail_over()
+    queue = driver.new_queue()
+    for data in driver.journal:
+        queue.apply(decode(data))
+    queue.serve(driver.now_ms)
+    driver.queue = queue
+
+    driver.do(queue.trim(50, now_ms=driver.now_ms))
+
+    assert queue.records_from == 50
+    queue.records_came(50, 53)
+    assert driver.offsets() == [50, 51, 52]
+
+
+def test_a_snapshot_replaces_all_that_was_before() -> None:
+    driver = Driver(records=30)
+    received = driver.take(10, holder="me")
+    driver.delete(received, 3, 4, 8)
+    driver.settle(received, SettleAction.RELEASE, 5, delay_ms=9 * SECOND, reason="no luck")
+    before = driver.counts()
+    size = len(driver.journal)
+
+    for frame in driver.queue.snapshot(now_ms=driver.now_ms):
+        driver.append(frame)
+    driver.journal = driver.journal[size:]
+    driver.fail_over()
+
+    assert driver.counts() == before
+    assert driver.delete(received, 0).refused == []
+    driver.wait(9 * SECOND)
+    assert 5 in driver.offsets(2)
+
+
+def test_a_snapshot_that_was_not_finished_does_not_count() -> None:
+    driver = Driver(records=30)
+    received = driver.take(10)
+
+    began, *_ = driver.queue.snapshot(now_ms=driver.now_ms)
+    driver.append(began)
+    driver.delete(received)
+    driver.fail_over()
+
+    assert driver.counts() == {"visible": 20}
+
+
+def test_settings_apply_to_what_is_there() -> None:
+    driver = Driver(records=3)
+
+    driver.queue.configure(QueueConfig(visibility_timeout_ms=SECOND))
+
+    assert driver.queue.config.visibility_timeout_ms == SECOND
+    assert driver.take(1).deadline_ms == START_MS + SECOND

@@ -1,0 +1,70 @@
+"""Nobody makes a receipt but the queue, and every leader of the partition knows its receipts."""
+
+from hashlib import blake2b
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_layer.receipts import Receipt, Receipts
+from tests.queue_layer.driver import KEY, QUEUE_ID
+from wire.errors import InvalidReceiptError
+
+
+def receipts(*, queue_id: bytes = QUEUE_ID, partition: int = 7, key: bytes = KEY) -> Receipts:
+    return Receipts(queue_id=queue_id, partition=partition, key=key)
+
+
+def test_a_receipt_says_what_was_received() -> None:
+    receipt = receipts().make(12, [(3, 4), (9, 1)])
+
+    assert receipts().check(receipt) == Receipt(12, [(3, 4), (9, 1)])
+
+
+def test_no_byte_of_a_receipt_can_be_changed() -> None:
+    receipt = receipts().make(12, [(3, 4)])
+
+    for place in range(len(receipt)):
+        for bit in range(8):
+            forged = bytearray(receipt)
+            forged[place] ^= 1 << bit
+            with pytest.raises(InvalidReceiptError):
+                receipts().check(bytes(forged))
+
+
+def test_a_receipt_that_was_cut_is_refused() -> None:
+    receipt = receipts().make(12, [(3, 4)])
+
+    for length in range(len(receipt)):
+        with pytest.raises(InvalidReceiptError):
+            receipts().check(receipt[:length])
+
+
+@given(st.binary(max_size=80))
+def test_arbitrary_bytes_are_no_receipt(data: bytes) -> None:
+    with pytest.raises(InvalidReceiptError):
+        receipts().check(data)
+
+
+def test_a_receipt_of_another_partition_or_queue_is_foreign() -> None:
+    receipt = receipts().make(12, [(3, 4)])
+
+    with pytest.raises(InvalidReceiptError, match="is of partition 7"):
+        receipts(partition=8).check(receipt)
+    with pytest.raises(InvalidReceiptError, match=QUEUE_ID.hex()):
+        receipts(queue_id=bytes(16)).check(receipt)
+
+
+def test_whoever_does_not_know_the_key_cannot_make_a_receipt() -> None:
+    forged = receipts(key=b"another secret of 32 bytes or so").make(12, [(3, 4)])
+
+    with pytest.raises(InvalidReceiptError, match="given out"):
+        receipts().check(forged)
+
+
+def test_a_receipt_of_a_newer_version_is_refused() -> None:
+    newer = msgspec.msgpack.encode((2, QUEUE_ID, 7, 12, [(3, 4)]))
+
+    with pytest.raises(InvalidReceiptError):
+        receipts().check(newer + blake2b(newer, digest_size=16, key=KEY).digest())

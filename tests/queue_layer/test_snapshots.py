@@ -1,0 +1,72 @@
+"""A snapshot is the state, in parts, and counts when it is whole."""
+
+import pytest
+
+from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, encode
+from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
+from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.snapshots import (
+    RUNS_PER_PART,
+    SnapshotReader,
+    is_snapshot_due,
+    parts,
+    to_snapshot,
+)
+
+NOW_MS = 1_700_000_000_000
+MIB = 1024 * 1024
+
+
+def test_runs_are_read_as_they_were() -> None:
+    runs = [
+        (3, 10, MessageStatus(Kind.LEASED, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh")),
+        (10, 11, PASSED_OVER),
+        (15, 17, MessageStatus(Kind.WAITING, NOW_MS * 2)),
+        (17, 18, MessageStatus(Kind.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often")),
+        (18, 19, MessageStatus(Kind.WAITING, NOW_MS - 50, 0, 0, 0, 3, "me")),
+    ]
+    reader = SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS)
+
+    for part in parts(runs, now_ms=NOW_MS, next_lease_id=5):
+        reader.add(part)
+
+    assert reader.runs == runs
+    assert reader.is_complete(SnapshotEnded(5))
+    assert not reader.is_complete(SnapshotEnded(6))
+
+
+def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
+    status = MessageStatus(Kind.LEASED, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me")
+    runs = [(2 * place, 2 * place + 1, status) for place in range(2 * RUNS_PER_PART + 1)]
+
+    found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
+
+    assert [len(part.runs) for part in found] == [RUNS_PER_PART, RUNS_PER_PART, 1]
+    assert len(encode(Frame(NOW_MS, [found[0]]))) < 40 * RUNS_PER_PART
+
+
+@pytest.mark.parametrize(
+    ("since", "size", "is_due"),
+    [
+        (4 * MIB, 0, False),
+        (4 * MIB + 1, 0, True),
+        (4 * MIB + 1, MIB, True),
+        (8 * MIB, 2 * MIB, False),
+        (8 * MIB + 1, 2 * MIB, True),
+    ],
+)
+def test_a_snapshot_is_due_when_it_is_a_small_part_of_what_was_written(
+    since: int, size: int, is_due: bool
+) -> None:
+    assert is_snapshot_due(bytes_since=since, snapshot_bytes=size) is is_due
+
+
+def test_a_redrive_is_kept() -> None:
+    redrive = Redrive(
+        100, 50, 40, NOW_MS, 30, RedriveStatus.CANCELLED, b"topic", 5, "orders", "enough"
+    )
+    reader = SnapshotReader(SnapshotBegan(20, 5, 1, [], to_snapshot(redrive)), NOW_MS)
+
+    assert reader.redrive() == redrive
+    assert to_snapshot(None) is None
+    assert SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS).redrive() is None
