@@ -48,12 +48,12 @@ class Replier:
     the answer; a defect is logged and becomes an honest answer, and harms nobody else.
     """
 
-    __slots__ = ("_api", "_correlation_id", "_is_answered", "_version", "asking")
+    __slots__ = ("_api", "_correlation_id", "_is_answered", "asking", "version")
 
     def __init__(self, served: api.AnyApi, request: Request, asking: Asking) -> None:
         """Answer `request`, which came on `asking`."""
         self._api = served
-        self._version = request.version
+        self.version = request.version
         self._correlation_id = request.correlation_id
         self._is_answered = False
         self.asking = asking
@@ -65,7 +65,7 @@ class Replier:
             length += piece.length if isinstance(piece, FileRegion) else len(piece)
         frame = self._api.encode_reply(
             message,
-            version=self._version,
+            version=self.version,
             correlation_id=self._correlation_id,
             attachment_length=length,
         )
@@ -82,7 +82,7 @@ class Replier:
         frame = api.encode_error(
             error.to_wire(),
             api_key=self._api.key,
-            api_version=self._version,
+            api_version=self.version,
             correlation_id=self._correlation_id,
         )
         self._note_answered()

@@ -197,7 +197,10 @@ REPLICA_FETCH = Api(
     max_version=3,
 )
 REPLICA_DURABLE = Api(
-    ApiKey.REPLICA_DURABLE, replication.ReplicaDurableRequest, replication.ReplicaDurableReply
+    ApiKey.REPLICA_DURABLE,
+    replication.ReplicaDurableRequest,
+    replication.ReplicaDurableReply,
+    max_version=2,
 )
 REPLICA_READ = Api(
     ApiKey.REPLICA_READ, replication.ReplicaReadRequest, replication.ReplicaReadReply

@@ -139,6 +139,14 @@ class ClientConnection:
         """Take note of the versions that the broker's hello offered."""
         self._offered = offered
 
+    def version_of(self, asked: Api[_RequestType, _ReplyType]) -> int:
+        """Return in which version an API is asked for.
+
+        Raises:
+            UnsupportedVersionError: The broker and this side share no version of the API.
+        """
+        return api.choose_version(asked, self._offered)
+
     def send_request(
         self,
         asked: Api[_RequestType, _ReplyType],
@@ -154,7 +162,7 @@ class ClientConnection:
         """
         version = 1
         if asked.key is not ApiKey.HELLO:
-            version = api.choose_version(asked, self._offered)
+            version = self.version_of(asked)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0xFFFF_FFFF
         if expects_reply:

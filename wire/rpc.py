@@ -140,6 +140,14 @@ class RpcConnection:
         self.hello = reply
         return reply
 
+    def version_of(self, asked: Api[RequestType, ReplyType]) -> int:
+        """Return in which version an API is asked for.
+
+        Raises:
+            UnsupportedVersionError: The broker and this side share no version of the API.
+        """
+        return self._core.version_of(asked)
+
     async def wait_sent(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` wait to be sent, or the connection is lost."""
         await self._outbox.wait_below(limit_bytes)

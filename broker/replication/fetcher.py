@@ -196,7 +196,8 @@ class Fetcher:
         connection, identity = self._connection, self._identity
         if connection is not None and identity is not None:
             request = ReplicaDurableRequest(identity, partitions, ends_wait)
-            connection.submit(api.REPLICA_DURABLE, request, _take_nothing)
+            is_answered = connection.version_of(api.REPLICA_DURABLE) == 1
+            connection.submit(api.REPLICA_DURABLE, request, _take_nothing if is_answered else None)
 
     def _wake_later(self) -> int:
         """Ask again for what is to be asked for again now; return how long the next fetch waits."""

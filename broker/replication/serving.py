@@ -262,7 +262,10 @@ class ReplicaServer:
                 known_count += self._became_durable(
                     entry, request.identity, report.durable_end_offset
                 )
-        replier.reply(ReplicaDurableReply(known_count))
+        if replier.version == 1:
+            replier.reply(ReplicaDurableReply(known_count))
+        else:
+            replier.nothing()
         if request.ends_wait and session is not None:
             session.look_again(is_last=True)
 

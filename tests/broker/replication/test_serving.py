@@ -32,6 +32,7 @@ from wire.replication import (
     ReplicaPosition,
 )
 from wire.rpc import RpcConnection, open_rpc
+from wire.session import MetadataRequest
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -78,19 +79,26 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
             async with open_rpc(
                 process.env.network, host_of(leader), 8433, client_name="", client_version=""
             ) as connection:
-                for name, _ in [*lies, (true_name, None)]:
+                for name, _ in lies:
                     fetch = ReplicaFetchRequest(name, False, 0, 1, [], [], [])
                     refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
                     report = ReplicaDurableRequest(name, [], False)
                     refusals.append(await refusal(connection, api.REPLICA_DURABLE, report))
+                fetch = ReplicaFetchRequest(true_name, False, 0, 1, [], [], [])
+                refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
+                # Nobody answers it. The connection would be lost upon an answer.
+                connection.submit(
+                    api.REPLICA_DURABLE, ReplicaDurableRequest(true_name, [], False), None
+                )
+                await connection.ask(api.METADATA, MetadataRequest(None))
             done.set()
 
         brokers.world.add_node("liar").start(lie)
         await done.wait()
 
         expected = [error for _, error in lies for _ in range(2)]
-        # The true name is believed; but a session has to be begun.
-        assert refusals == [*expected, InvalidRequestError, None]
+        # The true name is believed; but a session has to be begun before anything is fetched.
+        assert refusals == [*expected, InvalidRequestError]
 
     live(1, main)
 
