@@ -63,6 +63,9 @@ class Segment:
         self.trusted_position = SEGMENT_HEADER_SIZE
         """Bytes from here on were written, or checked, by this process; what lies before is
         checked whenever it is read from the disk."""
+        self._last_batch: tuple[int, int] | None = None
+        """(offset, position) of the last batch that was appended, while it is the last one: where
+        whoever follows the log goes on, without a look at headers."""
         self.index: SegmentIndex | None = None
         """The index of the active segment; those of sealed ones are loaded when needed."""
 
@@ -165,6 +168,7 @@ class Segment:
         assert self.index is not None, "only the active segment grows"
         self.index.add(base_offset, position, max_timestamp_before=self.max_timestamp_ms)
         self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp_ms)
+        self._last_batch = (base_offset, position)
         self.end_position = position + header.size
         self.end_offset = base_offset + header.last_offset_delta + 1
 
@@ -196,7 +200,7 @@ class Segment:
         self.max_timestamp_ms = max(self.max_timestamp_ms, footer.max_timestamp_ms)
         self.sealed_at_ms = footer.sealed_at_ms
         self.first_append_ms = None
-        self.index = None
+        self.index = self._last_batch = None
         self._files.forget(self.index_path)
         self._files.index(self.index_path, lambda: index)
         return {} if index_file is None else {self.index_path: index_file}
@@ -234,6 +238,7 @@ class Segment:
         self.index.truncate(position)
         self.end_position = position
         self.end_offset = end_offset
+        self._last_batch = None
         self.trusted_position = min(self.trusted_position, position)
         self.sealed_at_ms = None
         if position == SEGMENT_HEADER_SIZE:
@@ -260,6 +265,9 @@ class Segment:
 
     def start_of(self, offset: int, config: LogConfig) -> tuple[int, int]:
         """Return (offset, position) of a batch at or shortly before `offset`: read from there."""
+        last = self._last_batch
+        if last is not None and offset >= last[0]:
+            return last
         entry = self.loaded_index(config).floor(offset)
         return entry if entry is not None else (self.base_offset, SEGMENT_HEADER_SIZE)
 
@@ -296,6 +304,7 @@ class Segment:
         Raises:
             OSError: The disk failed.
         """
+        self._last_batch = None
         index = self._index_of_batches(config)
         if self.index is not None:
             self.index = index

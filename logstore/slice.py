@@ -21,6 +21,7 @@ class LogSlice:
         "_is_trusted",
         "file",
         "has_more",
+        "is_unsynced",
         "length",
         "offset",
         "position",
@@ -46,12 +47,16 @@ class LogSlice:
         self._is_trusted = is_trusted
         self.start_offset = 0
         """No batch of it begins below: what looks like one lies where it does not belong."""
+        self.is_unsynced = False
+        """Whether all of it was written and is not synced yet: the page cache keeps it."""
         self.has_more = False
         """Whether there was more to read: beyond a limit, in the next segment, behind damage."""
 
     def is_ready(self) -> bool:
         """Return whether it can be sent at once: checked before, and in the page cache."""
-        return self._is_trusted and self.file.is_cached(self.position, self.length)
+        if not self._is_trusted:
+            return False
+        return self.is_unsynced or self.file.is_cached(self.position, self.length)
 
     def load(self) -> "LogSlice":
         """Read from the disk and check; return what is good of it, at least one batch. Blocks.
@@ -103,6 +108,8 @@ class LogSlice:
         Raises:
             OSError: The disk failed.
         """
+        if self._is_trusted and self.start_offset == offset:
+            return  # It does already, and no header need be read to see that.
         end = self.position + self.length
         for position, header in walk_headers(
             self.file, self.position, start_offset=self.start_offset, end=end

@@ -482,6 +482,7 @@ def _read(log: PartitionLog, offset: int, bytes_max: int) -> LogSlice | None:
     part = log.read(offset, bytes_max=bytes_max, high_watermark=log.log_end_offset)
     if part is not None:
         part.begin_at(offset)
+        part.is_unsynced = offset >= log.durable_end_offset
     return part
 
 

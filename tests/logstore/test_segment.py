@@ -195,12 +195,28 @@ def test_other_errors_of_writing_an_index_are_raised() -> None:
         segment.seal(now_ms=NOW_MS)
 
 
+def test_the_last_batch_is_found_though_the_index_leaves_it_out() -> None:
+    disk = FaultyDisk()
+    segment = new_segment(disk)
+    ends = bounds(disk)
+
+    assert segment.start_of(109, CONFIG) == (109, ends[9])
+    assert segment.start_of(110, CONFIG) == (109, ends[9])
+    assert segment.start_of(108, CONFIG) == (108, ends[8])
+    assert segment.start_of(107, CONFIG)[0] < 107, "one of four is in the index"
+
+    segment.cut(ends[8], 108, CONFIG)
+    assert segment.start_of(108, CONFIG)[1] < ends[8]
+    append(segment)
+    assert segment.start_of(108, CONFIG) == (108, ends[8])
+
+
 @pytest.mark.parametrize("ruin", ["keep", "remove", "damage", "cut", "of another segment"])
 def test_the_index_of_a_sealed_segment_is_rebuilt_when_it_is_needed(ruin: str) -> None:
     disk = FaultyDisk()
     segment = new_segment(disk)
-    places = [segment.start_of(offset, CONFIG) for offset in range(100, 110)]
     segment.seal(now_ms=NOW_MS)
+    places = [segment.start_of(offset, CONFIG) for offset in range(100, 110)]
     file = disk.open(INDEX_PATH)
     data = file.read_at(0, file.size())
     match ruin:

@@ -121,6 +121,39 @@ def test_what_was_not_checked_or_must_come_from_the_disk_is_not_ready() -> None:
     assert not LogSlice(file, 0, 10, offset=0, end_offset=5, is_trusted=True).is_ready()
 
 
+def test_what_is_not_synced_yet_is_in_the_page_cache() -> None:
+    disk = FaultyDisk()
+    disk.cold_paths.add("segment")
+    file = disk.open("segment", create=True)
+    part = LogSlice(file, 0, 10, offset=0, end_offset=5, is_trusted=True)
+    part.is_unsynced = True
+
+    assert part.is_ready()
+
+    unchecked = LogSlice(file, 0, 10, offset=0, end_offset=5, is_trusted=False)
+    unchecked.is_unsynced = True
+    assert not unchecked.is_ready()
+
+
+def test_no_header_is_read_to_begin_where_a_checked_slice_begins() -> None:
+    disk = FaultyDisk()
+    disk.fail("read_at")
+    part = LogSlice(
+        disk.open("segment", create=True), 64, SIZE, offset=2, end_offset=5, is_trusted=True
+    )
+    part.start_offset = 2
+    part.begin_at(2)
+
+    assert (part.position, part.length) == (64, SIZE)
+
+
+def test_batches_below_are_left_out_where_a_follower_goes_on() -> None:
+    part = slice_for(2, is_trusted=True)
+    part.begin_at(2)
+
+    assert offsets(part) == [2, 3, 4]
+
+
 def test_what_a_slice_says_of_the_rest_is_kept_by_loading() -> None:
     part = slice_for(0, count=3)
     part.has_more = True
