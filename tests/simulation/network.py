@@ -62,7 +62,8 @@ class SimulatedNetwork:
         self._random_streams = streams
         self._hosts: dict[str, Host] = {}
         self._links: dict[tuple[str, str], Link] = {}
-        self._connections: dict[tuple[SimulatedStream, SimulatedStream], tuple[str, str]] = {}
+        self._connections: dict[frozenset[str], list[tuple[SimulatedStream, SimulatedStream]]] = {}
+        """Both ends of each, by the two hosts that they are on."""
 
     def add_host(self, name: str) -> Host:
         """Return a new machine, reachable by everybody under this name."""
@@ -120,11 +121,7 @@ class SimulatedNetwork:
 
     def break_connections(self, one: str, other: str) -> int:
         """Reset every connection between two hosts, as a middlebox does; return how many."""
-        broken = [
-            ends
-            for ends, hosts in self._connections.items()
-            if set(hosts) == {one, other} and any(end.is_open for end in ends)
-        ]
+        broken = self._open_connections(frozenset((one, other)))
         for ends in broken:
             for end in ends:
                 end.break_off(os.strerror(errno.ECONNRESET))
@@ -143,13 +140,18 @@ class SimulatedNetwork:
         """Return the two ends of a connection that is about to be made."""
         self.connection_count += 1
         number = self.connection_count
-        for ends in [ends for ends in self._connections if not any(end.is_open for end in ends)]:
-            del self._connections[ends]
         near = self._make_end(client, server, number)
         far = self._make_end(server, client, number)
         connect_ends(near, far)
-        self._connections[near, far] = (client[0].name, server[0].name)
+        hosts = frozenset((client[0].name, server[0].name))
+        self._connections[hosts] = [*self._open_connections(hosts), (near, far)]
         return near, far
+
+    def _open_connections(
+        self, hosts: frozenset[str]
+    ) -> list[tuple[SimulatedStream, SimulatedStream]]:
+        connections = self._connections.get(hosts, [])
+        return [(near, far) for near, far in connections if near.is_open or far.is_open]
 
     def _make_end(
         self, here: tuple[Host, int], there: tuple[Host, int], number: int

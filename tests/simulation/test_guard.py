@@ -1,5 +1,6 @@
 """Whoever reaches for the real world from within a simulation is told so."""
 
+import gc
 import io
 import logging
 import os
@@ -128,13 +129,16 @@ def test_logs_are_no_leaks(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_after_a_run_the_world_is_as_it_was() -> None:
     before = [time.time, os.open, socket.socket.__init__, random.Random.seed]  # noqa: TID251
+    thresholds = gc.get_threshold()
 
     async def main(_: World) -> None:
         assert time.time is not before[0]  # noqa: TID251
+        assert gc.get_threshold() > thresholds
 
     Simulation(1).run(main)
 
     assert [time.time, os.open, socket.socket.__init__, random.Random.seed] == before  # noqa: TID251
+    assert gc.get_threshold() == thresholds
 
 
 def test_what_is_trapped_is_forbidden_by_the_linter_too() -> None:

@@ -1,6 +1,8 @@
 """A simulated world: nodes on a network, in virtual time, all of it from one seed."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import gc
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar, final
 
 import trio
@@ -18,6 +20,8 @@ from tests.simulation.trace import Trace
 Result = TypeVar("Result")
 
 EVENTS_PER_S_MAX = 1_000_000
+_GARBAGE_THRESHOLDS = (50_000, 20, 100)
+"""See `gc.set_threshold`: how many new objects, and younger collections, lead to a collection."""
 
 
 @final
@@ -89,7 +93,10 @@ class Simulation:
         scheduler = Scheduler(self.trace, self.clock.count_event)
         guard = Guard(self.clock.fail)
         try:
-            with deterministic_scheduling(self._streams.stream("scheduler")):
+            with (
+                deterministic_scheduling(self._streams.stream("scheduler")),
+                _garbage_collected_rarely(),
+            ):
                 results = trio.run(
                     self._live,
                     surroundings,
@@ -127,6 +134,20 @@ class Simulation:
                     nursery.cancel_scope.cancel()
         guard.lift()
         return results
+
+
+@contextmanager
+def _garbage_collected_rarely() -> Generator[None]:
+    """Look for garbage in cycles hardly ever, which would take up to a fifth of the time.
+
+    Most of what a simulation keeps it keeps to its end, and would look at again and again.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def _sole(error: BaseException) -> BaseException:
