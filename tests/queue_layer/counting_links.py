@@ -1,0 +1,28 @@
+"""An index of groups that tells how much it is used."""
+
+from typing import final
+
+from queue_layer.next_in_group import LinksInMemory
+
+
+@final
+class CountingLinks:
+    """Links in memory that count how often they are looked at."""
+
+    def __init__(self) -> None:
+        self.links = LinksInMemory()
+        self.count = 0
+
+    def get(self, offset: int) -> int:
+        self.count += 1
+        return self.links.get(offset)
+
+    def put(self, offset: int, link: int) -> None:
+        self.count += 1
+        self.links.put(offset, link)
+
+    def drop_below(self, offset: int) -> None:
+        self.links.drop_below(offset)
+
+    def clear(self) -> None:
+        self.links.clear()
