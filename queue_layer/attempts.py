@@ -24,10 +24,11 @@ from wire.queues import Run
 
 ATTEMPT_WINDOW_MS: Final = 5 * 60 * 1000
 """An attempt can be repeated for so long from its first time on."""
+ATTEMPT_ID_SIZE_MAX: Final = 16
 ATTEMPTS_MAX: Final = 100_000
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False):
+class Attempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A receive that may be repeated."""
 
     attempt_id: bytes
@@ -52,7 +53,7 @@ class Attempts:
     def __init__(self) -> None:
         """Remember nothing yet."""
         self._by_id: OrderedDict[bytes, Attempt] = OrderedDict()
-        """In the order in which they were made first."""
+        """Roughly the oldest first: those that were repeated stand where they were repeated."""
         self._id_of_lease: dict[int, bytes] = {}
 
     def __len__(self) -> int:
@@ -60,7 +61,7 @@ class Attempts:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Attempt]:
-        """Yield them, the oldest first: `received` with each makes the same memory again."""
+        """Yield them in an order in which `received` with each makes the same memory again."""
         return iter(self._by_id.values())
 
     def find(self, attempt_id: bytes, *, now_ms: int) -> Attempt | None:
@@ -71,7 +72,10 @@ class Attempts:
         return attempt if now_ms - attempt.received_ms < ATTEMPT_WINDOW_MS else None
 
     def received(self, attempt: Attempt) -> None:
-        """Remember a receive, in the place of an older one with the same id; forget old ones."""
+        """Remember a receive, in the place of an older one with the same id; forget old ones.
+
+        A repetition is remembered as the receive it repeats, with its new deadline.
+        """
         self._forget(attempt.attempt_id)
         while self._by_id:
             oldest = next(iter(self._by_id.values()))
@@ -82,11 +86,6 @@ class Attempts:
         if attempt.runs:
             self._by_id[attempt.attempt_id] = attempt
             self._id_of_lease[attempt.lease_id] = attempt.attempt_id
-
-    def repeated(self, attempt_id: bytes, *, deadline_ms: int) -> None:
-        """Take note that the messages were handed out again, until another time."""
-        attempt = self._by_id[attempt_id]
-        self._by_id[attempt_id] = msgspec.structs.replace(attempt, deadline_ms=deadline_ms)
 
     def something_happened(self, lease_id: int) -> None:
         """Forget the receive that a lease comes from: a message of it was settled or moved."""

@@ -10,6 +10,7 @@ from typing import Annotated, Final, final
 
 import msgspec
 
+from queue_layer.attempts import Attempt
 from wire.errors import WireFormatError
 from wire.queues import Run
 
@@ -247,8 +248,8 @@ class SnapshotBegan(Entry, frozen=True, tag=19):
     void_below_lease_id: int
     moves: list[SnapshotMoves]
     redrive: SnapshotRedrive | None = None
-    extension: bytes = b""
-    """What the order of delivery keeps, if it keeps anything."""
+    attempts: list[Attempt] = []
+    """Receives that may be repeated."""
 
 
 @final
@@ -266,6 +267,14 @@ class SnapshotEnded(Entry, frozen=True, tag=21):
 
     run_count: Count
     """Of all parts."""
+
+
+@final
+class Repeated(Entry, frozen=True, tag=22):
+    """A receive was made again, because its answer was lost: its leases end at another time."""
+
+    attempt_id: bytes
+    visible_at_ms: TimeMs
 
 
 AnyEntry = (
@@ -290,6 +299,7 @@ AnyEntry = (
     | SnapshotBegan
     | SnapshotRuns
     | SnapshotEnded
+    | Repeated
 )
 
 

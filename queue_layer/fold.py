@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import final
 
+from msgspec.structs import replace as replace_field
+
+from queue_layer.attempts import Attempt, Attempts
 from queue_layer.delivery_order import DeliveryOrder, RecordFields
 from queue_layer.entries import (
     AnyEntry,
@@ -27,6 +30,7 @@ from queue_layer.entries import (
     RedriveProgressed,
     RedriveStarted,
     Released,
+    Repeated,
     Retargeted,
     Returned,
     SnapshotBegan,
@@ -67,6 +71,7 @@ class QueueFold:
         """The largest time of any frame."""
         self.runs = MessageRuns()
         self.moves = PendingMoves()
+        self.attempts = Attempts()
         self.redrive: Redrive | None = None
         self.fresh = FreshRecords(0)
         self.version = 0
@@ -163,6 +168,8 @@ class QueueFold:
         match entry:
             case Received():
                 self._received(entry, now_ms)
+            case Repeated():
+                self._repeated(entry, now_ms)
             case Deleted() | Expired():
                 self._change_all(entry.runs, lambda _: None)
             case Extended():
@@ -181,10 +188,8 @@ class QueueFold:
                 self._move_failed(entry, now_ms)
             case Retargeted():
                 self.moves.retarget(_target(entry.source), _target(entry.target))
-            case Trimmed():
-                self._remove_below(entry.offset)
-            case Purged():
-                self._remove_below(entry.end)
+            case Trimmed(offset=end) | Purged(end=end):
+                self._remove_below(end)
             case Sought():
                 self._sought(entry)
             case RedriveStarted():
@@ -203,6 +208,7 @@ class QueueFold:
 
     def _sought(self, entry: Sought) -> None:
         self.runs.clear()
+        self.attempts.clear()
         self.moves.drop(0, self.cursor)
         self.cursor = entry.offset
         self.void_below_lease_id = self.next_lease_id
@@ -227,6 +233,20 @@ class QueueFold:
             )
 
         self._change_all(entry.runs, receive)
+        if entry.attempt_id is not None:
+            runs = tuple(entry.runs)
+            attempt = Attempt(entry.attempt_id, entry.lease_id, runs, now_ms, entry.visible_at_ms)
+            self.attempts.received(attempt)
+
+    def _repeated(self, entry: Repeated, now_ms: int) -> None:
+        attempt = self.attempts.find(entry.attempt_id, now_ms=now_ms)
+        assert attempt is not None, "something happened to the messages of a repeated receive"
+
+        def extend(status: MessageStatus) -> MessageStatus:
+            return _with(status, Kind.LEASED, entry.visible_at_ms)
+
+        self._change_all(list(attempt.runs), extend)
+        self.attempts.received(replace_field(attempt, deadline_ms=entry.visible_at_ms))
 
     def _deferred(self, entry: Deferred) -> None:
         for first, count, visible_at_ms in entry.runs:
@@ -298,12 +318,14 @@ class QueueFold:
         if end <= start:
             return
         self.runs.cut(start, end)
+        self.attempts.clear()
         self.moves.drop(start, end)
         self.fresh.remove(start, end)
         self.cursor = max(self.cursor, end)
         if self.order is None:
             return
-        if end > self.fresh.end:
+        if end >= self.fresh.end:
+            # Nothing that it was told of is left: a new one needs not be told of each message.
             self.serve()
         else:
             self.order.became_done(start, end)
@@ -340,6 +362,9 @@ class QueueFold:
         self.void_below_lease_id = reader.began.void_below_lease_id
         self.moves = PendingMoves(reader.began.moves)
         self.redrive = reader.redrive()
+        self.attempts.clear()
+        for attempt in reader.began.attempts:
+            self.attempts.received(attempt)
         self.runs.clear()
         for first, end, status in reader.runs:
             self.runs.put(first, end, status)
@@ -373,6 +398,7 @@ class QueueFold:
             self._replace(first, end, PASSED_OVER, change)
 
     def _replace(self, first: int, end: int, old: MessageStatus, change: Change) -> None:
+        self.attempts.something_happened(old.lease_id)
         new = change(old)
         if new is not None:
             self.runs.put(first, end, new)

@@ -163,7 +163,7 @@ class QueuePartition:
         Args:
             plan: The newest one.
             taken: First offsets and counts: a part of what the plan offered, in its order; the last
-                run may be cut.
+                run may be cut. Of a plan that repeats an attempt, everything was.
             now_ms: The time.
         """
         now_ms = self._fold.advance(now_ms)
@@ -311,6 +311,7 @@ class QueuePartition:
             fold.void_below_lease_id,
             fold.moves.snapshot(),
             to_snapshot(fold.redrive),
+            list(fold.attempts),
         )
         runs = parts(fold.runs, now_ms=now_ms, next_lease_id=fold.next_lease_id)
         entries: list[AnyEntry] = [began, *runs, SnapshotEnded(len(fold.runs))]

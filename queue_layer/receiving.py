@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
+from queue_layer.attempts import ATTEMPT_ID_SIZE_MAX, Attempt
 from queue_layer.config import QueueConfig
-from queue_layer.entries import AnyEntry, Deferred, Died, Received, Target
+from queue_layer.entries import AnyEntry, Deferred, Died, Received, Repeated, Target
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, MessageStatus
 from wire.errors import InvalidRequestError
@@ -39,7 +40,8 @@ class ReceiveCommand:
     """`None`: what the queue says."""
     holder: str = ""
     attempt_id: bytes | None = None
-    """Stands in the entry; who wants to repeat attempts looks at it there."""
+    """FIFO queues: what the repetition of a receive has in common with it (`queue_layer.attempts`).
+    Others ignore it."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_messages <= RECEIVE_COUNT_MAX:
@@ -54,6 +56,8 @@ class ReceiveCommand:
             )
         if len(self.holder) > HOLDER_LENGTH_MAX:
             raise InvalidRequestError(f"a holder has at most {HOLDER_LENGTH_MAX} characters")
+        if self.attempt_id is not None and not 1 <= len(self.attempt_id) <= ATTEMPT_ID_SIZE_MAX:
+            raise InvalidRequestError(f"an attempt id has 1 to {ATTEMPT_ID_SIZE_MAX} bytes")
 
 
 class Lease(NamedTuple):
@@ -77,12 +81,18 @@ class ReceivePlan:
     Meant to be read to the end, or to where it is enough, and then given to `receive`, before the
     queue changes. If it did change meanwhile (`is_current`), a standard queue hands out what is
     still visible of what was taken, and a FIFO queue nothing, for something may now come first.
+
+    A plan that repeats an attempt offers its messages again, all of which are to be taken.
     """
 
     def __init__(
         self, fold: QueueFold, config: QueueConfig, command: ReceiveCommand, now_ms: int
     ) -> None:
         self.command = command
+        self.attempt: Attempt | None = None
+        """The receive that this one repeats."""
+        if config.is_fifo and command.attempt_id is not None:
+            self.attempt = fold.attempts.find(command.attempt_id, now_ms=now_ms)
         self.exhausted: list[Run] = []
         """Messages on the way that had all the deliveries that they may have."""
         self._fold = fold
@@ -92,7 +102,10 @@ class ReceivePlan:
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing changed since the plan was made."""
+        """Whether nothing changed since the plan was made; of a repetition, nothing about it."""
+        if self.attempt is not None:
+            found = self._fold.attempts.find(self.attempt.attempt_id, now_ms=self._fold.time_ms)
+            return found is self.attempt
         return self._version == self._fold.version
 
     @property
@@ -103,6 +116,9 @@ class ReceivePlan:
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield runs of messages that were received equally often, no more than are wanted."""
         self.exhausted = []
+        if self.attempt is not None:
+            yield from self._again(self.attempt)
+            return
         room = self._config.leased_max - self._fold.runs.counts[MessageState.LEASED]
         left = min(self.command.max_messages, room)
         if left <= 0 or self._fold.order is None:
@@ -131,6 +147,16 @@ class ReceivePlan:
             if left == 0 or is_last_chance:
                 return
 
+    def _again(self, attempt: Attempt) -> Iterator[ReceivedRun]:
+        for first, count in attempt.runs:
+            for piece_first, piece_end, status in self._fold.runs.pieces(first, first + count):
+                yield ReceivedRun(
+                    piece_first,
+                    piece_end - piece_first,
+                    status.receive_count,
+                    status.first_received_ms,
+                )
+
     def _offers(self, limit: int) -> Iterator[tuple[int, int, MessageStatus]]:
         assert self._fold.order is not None
         cursor = self._fold.cursor
@@ -157,12 +183,14 @@ def decide(
     fold: QueueFold, config: QueueConfig, plan: ReceivePlan, taken: list[Run], now_ms: int
 ) -> tuple[list[AnyEntry], Lease]:
     """Return what to write about messages that were taken of a plan, and the lease of them."""
-    entries: list[AnyEntry] = []
-    if config.dead_letter_target is not None and plan.is_current:
-        entries.extend(died(plan.exhausted, config.dead_letter_target, ""))
     timeout_ms = plan.command.visibility_timeout_ms
     if timeout_ms is None:
         timeout_ms = config.visibility_timeout_ms
+    if plan.attempt is not None:
+        return _repeated(plan, plan.attempt, now_ms + timeout_ms)
+    entries: list[AnyEntry] = []
+    if config.dead_letter_target is not None and plan.is_current:
+        entries.extend(died(plan.exhausted, config.dead_letter_target, ""))
     runs: list[ReceivedRun] = []
     if plan.is_current or not config.is_fifo:
         for first, count in sorted(taken):
@@ -171,13 +199,20 @@ def decide(
     if not runs:
         return entries, lease
     entries.extend(deferred(fold, runs[-1].first_offset))
-    command = plan.command
-    entries.append(
-        Received(
-            lease.lease_id, lease.offsets, lease.deadline_ms, command.holder, command.attempt_id
-        )
-    )
+    holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
+    entries.append(Received(lease.lease_id, lease.offsets, lease.deadline_ms, holder, attempt_id))
     return entries, lease
+
+
+def _repeated(
+    plan: ReceivePlan, attempt: Attempt, deadline_ms: int
+) -> tuple[list[AnyEntry], Lease]:
+    """Return what to write about a receive that is repeated: its leases begin anew."""
+    if not plan.is_current:
+        return [], Lease(attempt.lease_id, [], deadline_ms)
+    deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
+    entry = Repeated(attempt.attempt_id, deadline_ms)
+    return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
 
 
 def deferred(fold: QueueFold, end: int) -> list[AnyEntry]:

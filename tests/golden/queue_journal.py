@@ -9,6 +9,7 @@ from pathlib import Path
 import msgpack
 
 from queue_layer import entries
+from queue_layer.attempts import Attempt
 from queue_layer.entries import Frame
 
 FILE = Path(__file__).parent / "queue_journal_v1.hex"
@@ -40,11 +41,13 @@ ENTRIES: list[entries.AnyEntry] = [
         1,
         [entries.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]])],
         entries.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
+        [Attempt(b"attempt", 1, ((1000, 10), (1020, 1)), NOW_MS - 2000, NOW_MS + 30_000)],
     ),
     entries.SnapshotRuns(
         [("worker-1", "")], [entries.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]
     ),
     entries.SnapshotEnded(1),
+    entries.Repeated(b"attempt", NOW_MS + 35_000),
 ]
 FRAMES = [Frame(NOW_MS, [entry]) for entry in ENTRIES]
 

@@ -52,7 +52,7 @@ def test_a_repetition_gives_the_messages_new_time_but_the_attempt_none() -> None
     attempts = Attempts()
     attempts.received(attempt("a"))
 
-    attempts.repeated(b"a", deadline_ms=10 * ATTEMPT_WINDOW_MS)
+    attempts.received(attempt("a", deadline_ms=10 * ATTEMPT_WINDOW_MS))
 
     found = attempts.find(b"a", now_ms=ATTEMPT_WINDOW_MS - 1)
     assert found is not None
@@ -103,7 +103,7 @@ def test_what_is_read_out_makes_the_same_memory_again() -> None:
     attempts, again = Attempts(), Attempts()
     for number in range(5):
         attempts.received(attempt(str(number), number, received_ms=number))
-    attempts.repeated(b"1", deadline_ms=99_999)
+    attempts.received(attempt("1", 1, received_ms=1, deadline_ms=99_999))
     attempts.something_happened(3)
 
     for each in attempts:

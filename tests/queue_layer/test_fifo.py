@@ -1,0 +1,450 @@
+"""A partition of a FIFO queue. Numbers in docstrings: docs/queue-statements.md."""
+
+import pytest
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from queue_layer.entries import encode
+from queue_layer.groups import GroupOrder
+from queue_layer.receiving import ReceiveCommand
+from tests.queue_layer.counting_links import CountingLinks
+from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
+from wire.error_code import ErrorCode
+from wire.errors import InvalidRequestError
+from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction
+
+FIFO = QueueConfig(is_fifo=True)
+FIFO_WITH_DEAD_LETTERS = QueueConfig(is_fifo=True, max_receive_count=1, dead_letter_target=TARGET)
+
+
+def fifo(groups: str = "", config: QueueConfig = FIFO) -> Driver:
+    """Return a queue to which one message of each of these groups was sent."""
+    driver = Driver(config, make_order=GroupOrder)
+    if groups:
+        send(driver, groups)
+    return driver
+
+
+def send(driver: Driver, groups: str, *, deliver_at_ms: int = 0) -> None:
+    driver.came(
+        len(groups), fields=[RecordFields(deliver_at_ms, group=name.encode()) for name in groups]
+    )
+
+
+def offsets(received: PartitionReceived) -> list[int]:
+    return offsets_of([(run.first_offset, run.count) for run in received.runs])
+
+
+def refusals(driver: Driver, received: PartitionReceived, action: SettleAction) -> list[ErrorCode]:
+    settled = driver.settle(received, action, delay_ms=SECOND)
+    return [ErrorCode(refused.error.code) for refused in settled.refused]
+
+
+def test_extending_the_first_lease_holds_back_the_group() -> None:
+    """Statement 20."""
+    driver = fifo("aaa")
+    received = driver.take(2)
+    driver.wait(29 * SECOND)
+
+    driver.settle(received, SettleAction.EXTEND, 0, delay_ms=60 * SECOND)
+    driver.wait(2 * SECOND)
+
+    assert driver.offsets() == []
+    assert driver.counts() == {"visible": 2, "leased": 1}
+
+
+def test_extending_the_second_lease_leaves_the_first_message_to_others() -> None:
+    """Statement 20."""
+    driver = fifo("aaa")
+    received = driver.take(2)
+
+    driver.settle(received, SettleAction.EXTEND, 1, delay_ms=60 * SECOND)
+    driver.wait(30 * SECOND)
+
+    assert driver.offsets() == [0]
+
+
+def test_extending_the_third_lease_leaves_the_first_two_messages_to_others() -> None:
+    """Statement 20."""
+    driver = fifo("aaaa")
+    received = driver.take(3)
+
+    driver.settle(received, SettleAction.EXTEND, 2, delay_ms=60 * SECOND)
+    driver.wait(30 * SECOND)
+
+    assert driver.offsets() == [0, 1]
+
+
+def test_a_released_message_is_handed_out_again_while_the_next_one_is_leased() -> None:
+    """Statement 21."""
+    driver = fifo("aaa")
+    received = driver.take(2)
+
+    driver.settle(received, SettleAction.RELEASE, 0)
+
+    assert driver.offsets() == [0]
+
+
+def test_a_group_goes_on_when_all_its_leased_messages_are_deleted_and_not_before() -> None:
+    """Statements 22 and 23."""
+    driver = fifo("aaa")
+    received = driver.take(2)
+
+    driver.delete(received, 0)
+    assert driver.offsets() == []
+    driver.delete(received, 1)
+
+    assert driver.offsets() == [2]
+
+
+def test_a_send_to_a_locked_group_does_not_unlock_it() -> None:
+    """Statement 24."""
+    driver = fifo("a")
+    driver.take(1)
+    send(driver, "a")
+
+    assert driver.offsets() == []
+
+
+def test_a_receive_takes_from_one_group_what_it_can_and_goes_on_with_others() -> None:
+    """Statement 25: one reply, in which each group's messages are in order."""
+    driver = fifo("abaab")
+
+    assert driver.offsets(4) == [0, 1, 2, 3]
+    assert driver.offsets(4) == []
+
+
+def test_after_the_leases_ended_a_group_comes_back_in_its_order() -> None:
+    """Statement 26."""
+    driver = fifo("aaaa")
+    driver.take(3)
+    driver.wait(30 * SECOND)
+
+    assert driver.offsets(2) == [0, 1]
+
+
+def test_groups_take_turns_even_if_messages_are_only_shown() -> None:
+    """Statement 27."""
+    driver = fifo("112233")
+
+    shown = [driver.offsets(2, timeout_ms=0) for _ in range(4)]
+
+    assert shown == [[0, 1], [2, 3], [4, 5], [0, 1]]
+
+
+def test_a_receipt_whose_lease_is_over_settles_nothing() -> None:
+    """Statement 28."""
+    driver = fifo("a")
+    received = driver.take()
+    driver.wait(30 * SECOND)
+
+    for action in SettleAction:
+        assert refusals(driver, received, action) == [ErrorCode.RECEIPT_EXPIRED]
+    assert driver.offsets() == [0]
+
+
+def test_a_receipt_whose_lease_was_extended_settles_past_the_first_deadline() -> None:
+    """Statement 28."""
+    driver = fifo("ab")
+    received = driver.take(1)
+    driver.settle(received, SettleAction.EXTEND, delay_ms=60 * SECOND)
+    driver.wait(59 * SECOND)
+
+    assert driver.delete(received).refused == []
+    assert driver.offsets() == [1]
+
+
+def test_only_the_last_receipt_of_a_message_settles_it() -> None:
+    """Statements 8, 10 and 28: FIFO queues always fence."""
+    driver = fifo("a")
+    old = driver.take()
+    driver.wait(30 * SECOND)
+    new = driver.take()
+
+    assert refusals(driver, old, SettleAction.DELETE) == [ErrorCode.RECEIPT_EXPIRED]
+    assert driver.delete(new).refused == []
+
+
+def test_a_group_that_became_empty_works_again() -> None:
+    """Statement 29."""
+    driver = fifo("a")
+    driver.delete(driver.take())
+    send(driver, "ab")
+
+    assert driver.offsets() == [1, 2]
+
+
+def test_a_group_goes_on_when_its_first_message_is_a_dead_letter() -> None:
+    """Statement 30: in the very receive that finds that it had all its deliveries."""
+    driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
+    driver.settle(driver.take(1), SettleAction.RELEASE)
+
+    assert driver.offsets() == [1]
+    assert driver.counts() == {"leased": 1, "dead": 1}
+
+
+def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
+    """Statement 30."""
+    driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
+    driver.settle(driver.take(1), SettleAction.REJECT)
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
+
+    assert driver.offsets() == [1]
+    send(driver, "a")
+    assert driver.offsets() == []
+
+
+def test_a_dead_letter_that_cannot_be_moved_comes_back_to_its_place() -> None:
+    driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
+    driver.settle(driver.take(1), SettleAction.REJECT)
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    driver.queue.configure(FIFO)
+
+    driver.do(driver.queue.move_failed(batch, 1, "no such topic", now_ms=driver.now_ms))
+
+    assert driver.offsets() == [0, 1]
+
+
+def test_what_one_group_waits_for_holds_back_no_other() -> None:
+    """Statement 31."""
+    driver = fifo("aabb")
+    first = driver.take(2)
+    driver.take(2)
+    driver.settle(first, SettleAction.EXTEND, delay_ms=90 * SECOND)
+    driver.wait(30 * SECOND)
+
+    assert driver.offsets() == [2, 3]
+
+
+def test_messages_behind_a_leased_one_count_as_visible() -> None:
+    """Statement 32: three groups of two messages, two messages leased."""
+    driver = fifo("aabbcc")
+    driver.take(1)
+    driver.take(1)
+
+    assert driver.counts() == {"visible": 4, "leased": 2}
+
+
+def test_the_delay_of_the_queue_holds_back_messages_and_what_comes_behind_them() -> None:
+    """Statement 33."""
+    driver = fifo()
+    send(driver, "a", deliver_at_ms=START_MS + 5 * SECOND)
+    send(driver, "b")
+
+    assert driver.offsets() == [1]
+    driver.wait(5 * SECOND)
+    assert driver.offsets() == [0]
+
+
+def test_a_receive_of_ten_thousand_behind_a_blocked_group_finds_the_others() -> None:
+    """Statement 37: a group with a long backlog hides no other one, wherever that begins."""
+    driver = fifo("a" * 5_000 + "b")
+    driver.take(1)
+
+    assert driver.offsets() == [5_000]
+
+
+def test_leases_blocked_groups_and_turns_survive_the_broker() -> None:
+    """Statements 73 to 75."""
+    driver = fifo("aabbc")
+    received = driver.take(1)
+    driver.fail_over()
+
+    assert driver.counts() == {"visible": 4, "leased": 1}
+    assert driver.offsets() == [2, 3, 4]
+    assert driver.delete(received).refused == []
+    assert driver.offsets() == [1]
+
+
+def test_after_a_failover_messages_are_served_while_the_log_is_still_being_read() -> None:
+    driver = fifo("ab")
+    send(driver, "ab")
+    driver.fail_over()
+    queue = driver.queue = driver.new_queue()
+    queue.serve(driver.now_ms)
+    (first, end, fields, _), _ = driver.told
+
+    queue.records_came(first, end, fields)
+
+    assert driver.offsets() == [0, 1]
+
+
+def test_a_purged_queue_is_empty_and_its_groups_work_again() -> None:
+    """Statement 70."""
+    driver = fifo("aabb")
+    received = driver.take(1)
+    assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 4
+    driver.tell_again()
+    send(driver, "ab")
+    driver.wait(30 * SECOND)
+
+    assert driver.counts() == {"visible": 2}
+    assert driver.delete(received).refused == []
+    assert driver.offsets() == [4, 5]
+
+
+def test_groups_go_on_behind_what_the_log_lost() -> None:
+    """Statement 13."""
+    driver = fifo("aabbaab")
+    driver.take(1)
+    driver.do(driver.queue.trim(5, now_ms=driver.now_ms))
+
+    assert driver.offsets() == [5, 6]
+
+
+@pytest.mark.parametrize("action", [SettleAction.RELEASE, SettleAction.RETURN])
+def test_what_is_given_back_with_a_delay_or_at_once_blocks_what_is_behind_it_or_not(
+    action: SettleAction,
+) -> None:
+    driver = fifo("aa")
+    received = driver.take(1)
+    driver.settle(received, action, delay_ms=SECOND if action is SettleAction.RELEASE else None)
+
+    assert driver.offsets() == ([] if action is SettleAction.RELEASE else [0, 1])
+    driver.wait(SECOND)
+    assert driver.offsets() == ([0, 1] if action is SettleAction.RELEASE else [])
+
+
+def attempt(driver: Driver, name: str, max_messages: int = 10) -> PartitionReceived:
+    """Receive with an attempt id."""
+    command = ReceiveCommand(max_messages=max_messages, attempt_id=name.encode())
+    plan = driver.queue.plan(command, now_ms=driver.now_ms)
+    taken = [(run.first_offset, run.count) for run in plan]
+    return driver.do(driver.queue.receive(plan, taken, now_ms=driver.now_ms))
+
+
+def test_a_repeated_receive_gets_the_same_messages_under_the_same_receipt_and_new_time() -> None:
+    """Statement 36."""
+    driver = fifo("aabb")
+    first = attempt(driver, "x", 3)
+    driver.wait(29 * SECOND)
+
+    again = attempt(driver, "x", 3)
+
+    assert offsets(again) == offsets(first) == [0, 1, 2]
+    assert again.receipt == first.receipt
+    assert {run.receive_count for run in again.runs} == {1}
+    assert again.deadline_ms == first.deadline_ms + 29 * SECOND
+    driver.wait(29 * SECOND)
+    assert driver.delete(again).refused == []
+    assert driver.offsets() == [3]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [SettleAction.DELETE, SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT],
+)
+def test_a_receive_is_not_repeated_when_something_happened_to_one_of_its_messages(
+    action: SettleAction,
+) -> None:
+    """Statement 36."""
+    driver = fifo("aab")
+    first = attempt(driver, "x", 2)
+    driver.settle(first, action, 1, delay_ms=60 * SECOND)
+
+    again = attempt(driver, "x")
+
+    assert offsets(again) == [2]
+    assert again.receipt != first.receipt
+
+
+def test_a_receive_is_not_repeated_when_its_leases_are_over() -> None:
+    """Statement 36."""
+    driver = fifo("ab")
+    first = attempt(driver, "x", 1)
+    driver.wait(30 * SECOND)
+
+    again = attempt(driver, "x", 1)
+
+    assert offsets(again) == [1]
+    assert again.receipt != first.receipt
+
+
+def test_an_empty_receive_is_not_repeated() -> None:
+    """Statement 36."""
+    driver = fifo()
+    assert offsets(attempt(driver, "x")) == []
+    send(driver, "a")
+
+    assert offsets(attempt(driver, "x")) == [0]
+
+
+def test_a_receive_can_be_repeated_five_minutes_long_also_at_another_broker() -> None:
+    """Statement 36."""
+    driver = fifo("a")
+    first = attempt(driver, "x")
+    for _ in range(14):
+        driver.wait(20 * SECOND)
+        driver.fail_over()
+        assert attempt(driver, "x").receipt == first.receipt
+    driver.journal = [encode(frame) for frame in driver.queue.snapshot(now_ms=driver.now_ms)]
+    driver.fail_over()
+    driver.wait(19 * SECOND)
+    assert attempt(driver, "x").receipt == first.receipt
+
+    driver.wait(SECOND)
+
+    assert offsets(attempt(driver, "x")) == []
+
+
+def test_a_repeated_receive_whose_messages_changed_meanwhile_gets_nothing() -> None:
+    """Who reads the records makes a new plan then."""
+    driver = fifo("ab")
+    first = attempt(driver, "x", 1)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=1, attempt_id=b"x"), now_ms=driver.now_ms)
+    driver.delete(first)
+
+    received = driver.do(driver.queue.receive(plan, [(0, 1)], now_ms=driver.now_ms))
+
+    assert received.runs == []
+    assert offsets(attempt(driver, "x", 1)) == [1]
+
+
+def test_repeating_a_receive_keeps_no_message_longer_than_twelve_hours() -> None:
+    """Statement 6."""
+    driver = fifo("a")
+    command = ReceiveCommand(
+        max_messages=1, attempt_id=b"x", visibility_timeout_ms=VISIBILITY_TIMEOUT_MS_MAX
+    )
+    deadlines_ms: list[int] = []
+    for _ in range(2):
+        plan = driver.queue.plan(command, now_ms=driver.now_ms)
+        received = driver.do(driver.queue.receive(plan, [(0, 1)], now_ms=driver.now_ms))
+        deadlines_ms.append(received.deadline_ms)
+        driver.wait(SECOND)
+
+    assert deadlines_ms == [START_MS + VISIBILITY_TIMEOUT_MS_MAX] * 2
+
+
+def test_a_standard_queue_knows_no_attempts() -> None:
+    driver = Driver(records=2)
+    assert offsets(attempt(driver, "x", 1)) == [0]
+
+    assert offsets(attempt(driver, "x", 1)) == [1]
+
+
+@pytest.mark.parametrize("attempt_id", [b"", b"x" * 17])
+def test_an_attempt_id_has_one_to_sixteen_bytes(attempt_id: bytes) -> None:
+    with pytest.raises(InvalidRequestError):
+        ReceiveCommand(max_messages=1, attempt_id=attempt_id)
+
+
+def test_a_purge_looks_at_no_message() -> None:
+    """However long the backlog is."""
+    links: list[CountingLinks] = []
+
+    def make_order(start: int) -> GroupOrder:
+        links.append(CountingLinks())
+        return GroupOrder(start, links[-1])
+
+    driver = Driver(FIFO, make_order=make_order)
+    send(driver, "a" * 1000)
+    before = sum(each.count for each in links)
+
+    driver.do(driver.queue.purge(now_ms=driver.now_ms))
+
+    assert sum(each.count for each in links) == before
+    assert driver.queue.records_from == 1000
