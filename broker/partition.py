@@ -74,6 +74,8 @@ class Partition:
         self.number = number
         self.log = log
         self.durability = config.durability
+        self.queue_name = ""
+        """The queue of which it is the journal, which clients do not touch; empty for others."""
         self.leader: PartitionLeader | None = None
         """What this broker knows as the leader; `None` while another one leads, or nobody."""
         self.follower: PartitionFollower | None = None
@@ -171,6 +173,8 @@ class Partition:
         """Let other settings be in force from now on."""
         self.log.config = config.log
         self.durability = config.durability
+        self.queue_name = ""
+        """The queue of which it is the journal, which clients do not touch; empty for others."""
         if self.leader is not None:
             self.leader.durability = config.durability
         self.progressed()

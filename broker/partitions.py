@@ -23,6 +23,7 @@ from logstore.segment_format import SegmentHeader
 from wire.env import Env
 from wire.errors import (
     BrokerError,
+    InvalidTopicError,
     LeaderNotAvailableError,
     LogOfflineError,
     NotLeaderError,
@@ -79,6 +80,17 @@ class Partitions:
         return self._open.get((topic_id, number))
 
     def find(self, topic_id: bytes, number: int) -> Partition:
+        """Return a partition that this broker leads, and clients may use.
+
+        Raises:
+            InvalidTopicError: It is of the journal of a queue.
+            BrokerError: As for `led`.
+        """
+        partition = self.led(topic_id, number)
+        _check_no_journal(partition)
+        return partition
+
+    def led(self, topic_id: bytes, number: int) -> Partition:
         """Return a partition that this broker leads.
 
         Raises:
@@ -108,6 +120,7 @@ class Partitions:
             and not partition.is_held
             and self._may_lead()
         ):
+            _check_no_journal(partition)
             self._read_at = trio.current_time()
             return partition
         return self.find(topic_id, number)
@@ -157,6 +170,7 @@ class Partitions:
             DataDirectoryError: A file belongs elsewhere, or to a newer version.
         """
         partition = await self._open_log(topic, number)
+        partition.queue_name = topic.queue_name
         self._open[topic.topic_id, number] = partition
         return partition
 
@@ -274,3 +288,11 @@ class Partitions:
             known = self._state().partition(topic.topic_id, number)
             if known is not None and own_id not in known.replicas:
                 self._directory.set_aside_partition(topic.name, topic.topic_id, number)
+
+
+def _check_no_journal(partition: Partition) -> None:
+    if partition.queue_name:
+        raise InvalidTopicError(
+            f"this is the journal of queue {partition.queue_name!r}, which only brokers read and"
+            " write"
+        )

@@ -10,6 +10,7 @@ from typing import final
 
 import msgspec
 
+from coordinator.queue_config import QueueConfig, queue_config
 from coordinator.topic_config import (
     TopicConfig,
     check_setting_name,
@@ -20,6 +21,7 @@ from wire.errors import (
     InvalidConfigError,
     InvalidTopicError,
     TopicExistsError,
+    UnknownQueueError,
     UnknownTopicError,
 )
 
@@ -28,7 +30,44 @@ TOPIC_ID_SIZE = 16
 PRODUCER_ID_BLOCK = 1000
 """Producer ids are taken from the catalog in blocks, so that most are given without a write."""
 
+RECEIPT_KEY_SIZE = 32
+JOURNAL_PREFIX = "queue@"
+"""Begins the names of topics that are journals of queues; not legal in other names."""
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def journal_name(queue: str) -> str:
+    """Return the name of the topic that is the journal of a queue."""
+    return JOURNAL_PREFIX + queue
+
+
+def queue_of_journal(topic: str) -> str | None:
+    """Return the queue whose journal has this name; `None` for the name of any other topic."""
+    return topic.removeprefix(JOURNAL_PREFIX) if topic.startswith(JOURNAL_PREFIX) else None
+
+
+class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
+    """What makes a topic the journal of a queue. All but `overrides` is as it was made."""
+
+    source_topic_id: bytes
+    """Of the topic whose records are the messages."""
+    is_fifo: bool
+    start_offsets: tuple[int, ...]
+    """Of each partition: records below it were never messages of this queue."""
+    created_at_ms: int
+    """Wall clock of whoever made it."""
+    receipt_key: bytes
+    """32 bytes, random: who does not know it cannot make up receipts."""
+    frozen: dict[str, str]
+    """Settings that do not change, with their values."""
+    overrides: dict[str, str]
+    """The other settings of the queue that differ from the defaults, as text."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All settings that differ from the defaults."""
+        return {**self.overrides, **self.frozen}
 
 
 class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag="create-topic"):
@@ -73,6 +112,8 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="topic-crea
     topic_id: bytes
     partition_count: int
     overrides: dict[str, str]
+    queue: QueueSpec | None = None
+    """Of what queue it is the journal; `None` for a topic of records."""
 
 
 class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-altered"):
@@ -81,6 +122,8 @@ class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-alte
     topic_id: bytes
     overrides: dict[str, str]
     """All of them, not only the changed ones."""
+    queue_overrides: dict[str, str] | None = None
+    """All of those of the queue of which it is the journal; `None` where these do not change."""
 
 
 class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
@@ -124,19 +167,35 @@ class Topic(msgspec.Struct, frozen=True):
     """Settings that differ from the defaults, as text."""
     config: TopicConfig
     """All settings in force."""
+    queue: QueueSpec | None = None
+    """Of what queue it is the journal; `None` for a topic of records."""
+    queue_config: QueueConfig | None = None
+    """All settings of that queue in force."""
+
+    @property
+    def queue_name(self) -> str:
+        """The queue of which it is the journal; empty for a topic of records."""
+        return queue_of_journal(self.name) or ""
+
+    @property
+    def source_id(self) -> bytes:
+        """The topic where the records are: of a journal its source, else the topic itself."""
+        return self.topic_id if self.queue is None else self.queue.source_topic_id
 
 
 @final
 class Catalog:
     """The state that the records add up to.
 
-    Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice.
+    Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
+    is in `_journals` under its source, which is there.
     """
 
     def __init__(self) -> None:
         """Begin empty."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._journals: dict[bytes, dict[bytes, None]] = {}
         self._deleted_ids: dict[bytes, None] = {}
         self._next_producer_id = 1
 
@@ -157,15 +216,48 @@ class Catalog:
     def snapshot(self) -> Snapshot:
         """Return all that there is; `from_snapshot` is the inverse."""
         topics = [
-            TopicCreated(topic.name, topic.topic_id, topic.partition_count, topic.overrides)
+            TopicCreated(
+                topic.name, topic.topic_id, topic.partition_count, topic.overrides, topic.queue
+            )
             for topic in self._by_id.values()
         ]
         return Snapshot(topics, list(self._deleted_ids), self._next_producer_id)
 
     @property
     def topics(self) -> list[Topic]:
-        """All topics, sorted by name."""
+        """All topics, journals of queues included, sorted by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
+
+    @property
+    def record_topics(self) -> list[Topic]:
+        """The topics that people know as such, sorted by name."""
+        return [topic for topic in self.topics if topic.queue is None]
+
+    @property
+    def journals(self) -> list[Topic]:
+        """The journals of all queues, sorted by name."""
+        return [topic for topic in self.topics if topic.queue is not None]
+
+    def journals_of(self, topic_id: bytes) -> list[Topic]:
+        """Return the journals of the queues that stand on a topic, always in the same order."""
+        return [self._by_id[journal] for journal in sorted(self._journals.get(topic_id, ()))]
+
+    def journal(self, queue: str) -> Topic:
+        """Return the journal of the queue of this name.
+
+        Raises:
+            UnknownQueueError: There is none.
+        """
+        topic = self._by_name.get(journal_name(queue))
+        if topic is None:
+            raise UnknownQueueError(
+                f"there is no queue {queue!r}; create it first (`tidelog queue create {queue}`)"
+            )
+        return topic
+
+    def has_queue(self, name: str) -> bool:
+        """Return whether there is a queue of this name."""
+        return journal_name(name) in self._by_name
 
     @property
     def next_producer_id(self) -> int:
@@ -181,11 +273,18 @@ class Catalog:
         return name in self._by_name
 
     def topic(self, name: str, topic_id: bytes | None = None) -> Topic:
-        """Return the topic of this name, and of this id if one is given.
+        """Return the topic of this name, and of this id if one is given; never a journal.
 
         Raises:
             UnknownTopicError: There is none.
+            InvalidTopicError: It is the journal of a queue, which only brokers touch.
         """
+        queue = queue_of_journal(name)
+        if queue is not None:
+            raise InvalidTopicError(
+                f"{name!r} is the name of a queue's journal, which only brokers read and write; see"
+                f" `tidelog queue describe {queue}`"
+            )
         topic = self._by_name.get(name)
         if topic is None:
             raise UnknownTopicError(
@@ -231,29 +330,14 @@ class Catalog:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
         """
         if isinstance(record, TopicCreated):
-            self._put(
-                Topic(
-                    record.name,
-                    record.topic_id,
-                    record.partition_count,
-                    record.overrides,
-                    topic_config(record.overrides),
-                )
-            )
+            self._put(_created_topic(record))
         elif isinstance(record, TopicAltered):
-            topic = self._by_id[record.topic_id]
-            self._put(
-                msgspec.structs.replace(
-                    topic, overrides=record.overrides, config=topic_config(record.overrides)
-                )
-            )
+            self._put(altered_topic(self._by_id[record.topic_id], record))
         elif isinstance(record, TopicGrown):
             topic = self._by_id[record.topic_id]
             self._put(msgspec.structs.replace(topic, partition_count=record.partition_count))
         elif isinstance(record, TopicDeleted):
-            topic = self._by_id.pop(record.topic_id)
-            del self._by_name[topic.name]
-            self._deleted_ids[record.topic_id] = None
+            self._remove(self._by_id[record.topic_id])
         else:
             self._next_producer_id = record.next_producer_id
 
@@ -292,6 +376,47 @@ class Catalog:
     def _put(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        if topic.queue is not None:
+            self._journals.setdefault(topic.queue.source_topic_id, {})[topic.topic_id] = None
+
+    def _remove(self, topic: Topic) -> None:
+        del self._by_id[topic.topic_id], self._by_name[topic.name]
+        self._deleted_ids[topic.topic_id] = None
+        if topic.queue is not None:
+            siblings = self._journals[topic.queue.source_topic_id]
+            del siblings[topic.topic_id]
+            if not siblings:
+                del self._journals[topic.queue.source_topic_id]
+
+
+def _created_topic(record: TopicCreated) -> Topic:
+    spec = record.queue
+    return Topic(
+        record.name,
+        record.topic_id,
+        record.partition_count,
+        record.overrides,
+        topic_config(record.overrides),
+        spec,
+        None if spec is None else queue_config(spec.settings, is_fifo=spec.is_fifo),
+    )
+
+
+def altered_topic(topic: Topic, record: TopicAltered) -> Topic:
+    """Return a topic as it goes on with other settings.
+
+    Raises:
+        InvalidConfigError: A newer version recorded a setting that this one does not know.
+    """
+    altered = msgspec.structs.replace(
+        topic, overrides=record.overrides, config=topic_config(record.overrides)
+    )
+    if record.queue_overrides is None:
+        return altered
+    assert topic.queue is not None, "it is the journal of a queue"
+    spec = msgspec.structs.replace(topic.queue, overrides=record.queue_overrides)
+    config = queue_config(spec.settings, is_fifo=spec.is_fifo)
+    return msgspec.structs.replace(altered, queue=spec, queue_config=config)
 
 
 def check_topic_name(name: str) -> None:

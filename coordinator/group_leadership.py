@@ -195,10 +195,10 @@ class _Read:
 
 
 def shapes_of(state: ClusterState) -> dict[str, TopicShape]:
-    """Return what assignors must know of all topics, by name."""
+    """Return what assignors must know of all topics of records, by name."""
     return {
         topic.name: TopicShape(topic.topic_id, topic.partition_count)
-        for topic in state.catalog.topics
+        for topic in state.catalog.record_topics
     }
 
 

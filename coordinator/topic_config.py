@@ -107,11 +107,13 @@ def _bounded(
     return parse_bounded
 
 
-def _or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
-    def parse_or_unlimited(name: str, text: str) -> Value:
+def parse_or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
+    """Return a parser of what `parse` reads, and of `unlimited`, which is `None`."""
+
+    def parse_either(name: str, text: str) -> Value:
         return None if text.strip().lower() == _UNLIMITED else parse(name, text)
 
-    return parse_or_unlimited
+    return parse_either
 
 
 def _parse_count(name: str, text: str) -> int:
@@ -122,19 +124,33 @@ def _parse_count(name: str, text: str) -> int:
 
 def parse_count_up_to(high: int) -> Callable[[str, str], Value]:
     """Return a parser of numbers from 1 to `high`."""
-    return _bounded(_parse_count, low=1, high=high)
+    return parse_bounded_count(low=1, high=high)
+
+
+def parse_bounded_count(*, low: int, high: int) -> Callable[[str, str], Value]:
+    """Return a parser of numbers from `low` to `high`."""
+    return _bounded(_parse_count, low=low, high=high)
+
+
+def parse_bounded_duration(*, low: int, high: int | None = None) -> Callable[[str, str], Value]:
+    """Return a parser of durations from `low` to `high` milliseconds."""
+    return _bounded(parse_duration_ms, low=low, high=high)
 
 
 def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
     """Return a parser of sizes from `low` on, and of `unlimited`, which is `None`."""
-    return _or_unlimited(_bounded(parse_size_bytes, low=low))
+    return parse_or_unlimited(_bounded(parse_size_bytes, low=low))
 
 
-def _parse_durability(name: str, text: str) -> str:
-    allowed = [durability.value for durability in Durability]
-    if text not in allowed:
-        raise InvalidConfigError(f"{name} is {text!r}, it must be one of {', '.join(allowed)}")
-    return text
+def parse_choice(*allowed: str) -> Callable[[str, str], Value]:
+    """Return a parser of one of some words."""
+
+    def parse_word(name: str, text: str) -> str:
+        if text not in allowed:
+            raise InvalidConfigError(f"{name} is {text!r}, it must be one of {', '.join(allowed)}")
+        return text
+
+    return parse_word
 
 
 SETTINGS: Final = {
@@ -149,7 +165,7 @@ SETTINGS: Final = {
         ),
         Setting(
             "durability",
-            _parse_durability,
+            parse_choice(*(durability.value for durability in Durability)),
             Durability.FSYNC.value,
             "fsync, replicated",
             "What an acknowledgement means: fsync (on disk) or replicated (in memory).",
@@ -170,14 +186,14 @@ SETTINGS: Final = {
         ),
         Setting(
             "retention_bytes",
-            _or_unlimited(_bounded(parse_size_bytes, low=0)),
+            parse_bytes_or_unlimited(low=0),
             _UNLIMITED,
             "a size, unlimited",
             "Delete the oldest segments of a partition as long as at least this much stays.",
         ),
         Setting(
             "retention_ms",
-            _or_unlimited(_bounded(parse_duration_ms, low=1000)),
+            parse_or_unlimited(parse_bounded_duration(low=1000)),
             "7d",
             "1s or more, unlimited",
             "Delete segments whose newest record is older than this.",
@@ -191,7 +207,7 @@ SETTINGS: Final = {
         ),
         Setting(
             "segment_ms",
-            _bounded(parse_duration_ms, low=1000),
+            parse_bounded_duration(low=1000),
             "7d",
             "1s or more",
             "Begin a new segment file when the active one is this old.",

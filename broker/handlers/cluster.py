@@ -10,6 +10,7 @@ from coordinator.cluster.commands import (
     PartitionAnswers,
 )
 from coordinator.cluster.health import NotablePartition, health_of
+from coordinator.cluster.preferred_leaders import could_be_preferred
 from coordinator.cluster.records import Broker, DataLossAccepted, Partition
 from coordinator.cluster.settings import shown_settings
 from coordinator.cluster_node import ClusterNode
@@ -128,19 +129,23 @@ class ClusterHandler:
         state = self._cluster.metadata.state
         due: list[_Place] = []
         for each in health_of(state).notable:
-            leader, first = each.partition.leader, each.partition.replicas[0]
+            place = (each.topic.topic_id, each.number)
+            leader = each.partition.leader
             if is_unclean:
                 is_due = leader is None
             else:
-                is_due = leader != first and first in each.partition.in_sync_replicas
+                is_due = leader != each.partition.replicas[0] and could_be_preferred(state, *place)
             if is_due:
-                due.append((each.topic.topic_id, each.number))
+                due.append(place)
         return due
 
     def _places(self, wanted: TopicToElect) -> list[_Place]:
-        topic = self._cluster.metadata.state.catalog.topic(wanted.topic)
+        """Return partitions of a topic, and those of the journals of its queues."""
+        catalog = self._cluster.metadata.state.catalog
+        topic = catalog.topic(wanted.topic)
         numbers = range(topic.partition_count) if wanted.partitions is None else wanted.partitions
-        return [(topic.topic_id, number) for number in numbers]
+        topics = [topic, *catalog.journals_of(topic.topic_id)]
+        return [(each.topic_id, number) for each in topics for number in numbers]
 
     def _result(self, before: Partition | None, answer: PartitionAnswer) -> LeaderElected:
         after = answer.partition

@@ -7,7 +7,7 @@ import trio
 
 from broker.config import BrokerConfig, parse_address
 from broker.partitions import Partitions
-from coordinator.catalog import TakeProducerIds, Topic
+from coordinator.catalog import TakeProducerIds, Topic, queue_of_journal
 from coordinator.cluster.commands import ProducerIds
 from coordinator.cluster_node import ClusterNode
 from wire import api
@@ -16,6 +16,7 @@ from wire.errors import (
     ConnectionLostError,
     ErrorDetail,
     InvalidRequestError,
+    UnknownQueueError,
     UnknownTopicError,
     WireFormatError,
 )
@@ -50,7 +51,7 @@ class SessionHandler:
         """Say where topics are; `local` is where the asking client reached this broker."""
         catalog = self._cluster.metadata.state.catalog
         if request.topics is None:
-            topics = [self._describe(topic) for topic in catalog.topics]
+            topics = [self._describe(topic) for topic in catalog.record_topics]
         else:
             topics = [self._find(name) for name in request.topics]
         raft = self._cluster.raft
@@ -132,8 +133,12 @@ class SessionHandler:
 
     def _find(self, name: str) -> TopicMetadata:
         try:
-            return self._describe(self._cluster.metadata.state.catalog.topic(name))
-        except UnknownTopicError as error:
+            catalog = self._cluster.metadata.state.catalog
+            queue = queue_of_journal(name)
+            # Who asks for a journal by name looks for those who serve the queue.
+            topic = catalog.topic(name) if queue is None else catalog.journal(queue)
+            return self._describe(topic)
+        except (UnknownTopicError, UnknownQueueError) as error:
             detail: ErrorDetail = error.to_wire()
             return TopicMetadata(name, b"", [], detail)
 

@@ -119,7 +119,7 @@ class TopicsHandler:
     async def describe(self, request: DescribeTopicsRequest) -> DescribeTopicsReply:
         """Describe topics by name, or all; other brokers are asked for what they lead."""
         if request.topics is None:
-            topics = self._catalog.topics
+            topics = self._catalog.record_topics
         else:
             topics = [self._catalog.topic(name) for name in request.topics]
         described = [self._describe(topic) for topic in topics]

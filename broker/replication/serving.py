@@ -325,7 +325,7 @@ class ReplicaServer:
         Raises:
             BrokerError: It is not, or not for this follower.
         """
-        partition = self._surroundings.partitions.find(followed.topic_id, followed.partition)
+        partition = self._surroundings.partitions.led(followed.topic_id, followed.partition)
         leader = partition.leader
         assert leader is not None, "it was found, so it is led here"
         if followed.leader_epoch < leader.leader_epoch:

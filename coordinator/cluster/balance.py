@@ -3,7 +3,8 @@
 Pure: no clock, no I/O, no randomness. For a broker that came, and for one that shall leave.
 Replicas move one by one from who has most to who has least. A move never puts two replicas of a
 partition on one broker, nor into one failure domain unless they were in one before, or somebody
-leaves and no other domain is left. Then another replica becomes the first one where a broker is
+leaves and no other domain is left. The journals of a topic's queues move with it, so they count but
+are not named. Then another replica becomes the first one where a broker is
 preferred more often than others: that copies nothing. Who is drained leaves.
 """
 
@@ -74,6 +75,11 @@ class _Plan:
             and node_id not in self._leaving
             and node_id not in state.drained_node_ids
         ]
+        self._weights = {
+            topic.topic_id: 0 if topic.queue else 1 + len(state.catalog.journals_of(topic.topic_id))
+            for topic in state.catalog.topics
+        }
+        """Replicas that move with one of a topic, itself included; 0 for journals."""
         self._next: dict[int, Iterator[tuple[Key, tuple[int, ...]]]] = {}
         self.move_count = 0
 
@@ -83,12 +89,16 @@ class _Plan:
             is_leaving = source in self._leaving
             targets = sorted(self._targets, key=self._reluctance)
             for target in targets:
-                is_enough = self._loads[source] - self._loads[target] <= 1
-                if source == target or (is_enough and not is_leaving):
+                # What weighs more would only turn the difference round.
+                most = self._loads[source] - self._loads[target] - 1
+                if source == target or (most < 1 and not is_leaving):
                     continue
-                if self._move(source, target, may_crowd=target == self._heir):
+                weight_max = None if is_leaving else most
+                if self._move(source, target, weight_max, may_crowd=target == self._heir):
                     return True
-            if is_leaving and any(self._move(source, each, may_crowd=True) for each in targets):
+            if is_leaving and any(
+                self._move(source, each, None, may_crowd=True) for each in targets
+            ):
                 return True
         return False
 
@@ -102,11 +112,13 @@ class _Plan:
             for key, replicas in self._replicas_of(source):
                 others = [node for node in replicas[1:] if node in self._targets]
                 heir = min(others, key=lambda node: self._preferred[node], default=source)
-                if replicas[0] == source and self._preferred[source] - self._preferred[heir] > 1:
+                weight = self._weight(key)
+                difference = self._preferred[source] - self._preferred[heir]
+                if replicas[0] == source and difference > weight:
                     rest = tuple(node for node in replicas if node != heir)
                     self._planned[key] = (heir, *rest)
-                    self._preferred[source] -= 1
-                    self._preferred[heir] += 1
+                    self._preferred[source] -= weight
+                    self._preferred[heir] += weight
                     has_changed = True
         return has_changed
 
@@ -125,32 +137,39 @@ class _Plan:
         staying = sorted(self._targets, key=lambda node: -self._loads[node])
         return [*leaving, *staying]
 
-    def _move(self, source: int, target: int, *, may_crowd: bool = False) -> bool:
+    def _move(self, source: int, target: int, weight_max: int | None, *, may_crowd: bool) -> bool:
         # Goes on where the last move of this source was found, then once around: a plan of many
         # moves does not look at every partition for each of them.
         for replicas_left in (self._next.get(source, iter(())), self._replicas_of(source)):
             self._next[source] = replicas_left
             for key, replicas in replicas_left:
-                if target in replicas:
+                weight = self._weight(key)
+                if target in replicas or (weight_max is not None and weight > weight_max):
                     continue
                 if not may_crowd and not self._keeps_apart(replicas, source, target):
                     continue
                 moved = tuple(target if node == source else node for node in replicas)
                 self._planned[key] = moved
-                self._preferred[source] -= replicas[0] == source
-                self._preferred[target] += replicas[0] == source
-                self._loads[source] -= 1
-                self._loads[target] += 1
-                self.move_count += 1
+                if replicas[0] == source:
+                    self._preferred[source] -= weight
+                    self._preferred[target] += weight
+                self._loads[source] -= weight
+                self._loads[target] += weight
+                self.move_count += weight
                 return True
         return False
 
     def _replicas_of(self, node_id: int) -> Iterator[tuple[Key, tuple[int, ...]]]:
         for topic_id in self._state.index.topic_ids(node_id):
+            if not self._weights[topic_id]:
+                continue
             for number, partition in enumerate(self._state.partitions(topic_id)):
                 replicas = self._replicas(topic_id, number, partition)
                 if node_id in replicas and not partition.is_reassigning:
                     yield (topic_id, number), replicas
+
+    def _weight(self, key: Key) -> int:
+        return self._weights[key[0]]
 
     def _replicas(self, topic_id: bytes, number: int, partition: Partition) -> tuple[int, ...]:
         return self._planned.get((topic_id, number), partition.replicas)

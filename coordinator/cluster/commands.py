@@ -93,6 +93,57 @@ class AddPartitions(msgspec.Struct, frozen=True, array_like=True, tag="add-parti
     topic_id: bytes | None = None
 
 
+class CreateQueue(msgspec.Struct, frozen=True, array_like=True, tag="create-queue"):
+    """Make a queue, and its topic if there is none. The same queue id is made once.
+
+    A queue of this name that is what is asked for already is no error.
+    """
+
+    name: str
+    queue_id: bytes
+    """16 bytes, random; drawn by whoever gives the command, as the next two."""
+    receipt_key: bytes
+    """32 bytes, random."""
+    new_topic_id: bytes
+    """16 bytes, random; of the topic if it has to be made."""
+    created_at_ms: int
+    """Wall clock of whoever gives the command."""
+    topic: str
+    """Whose records are the messages."""
+    topic_id: bytes | None
+    """Of the topic in which `start_offsets` were looked up; `None` if there was none."""
+    start_offsets: list[int]
+    """One for each partition; empty if there was no topic."""
+    is_fifo: bool
+    overrides: dict[str, str]
+    """Settings of the queue."""
+    partition_count: int | None = None
+    """Of the topic; `None` for what it has, or one. Without it, only a topic of the queue's own
+    name is made."""
+    topic_overrides: dict[str, str] = {}
+    """Settings of the topic if it has to be made."""
+
+
+class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"):
+    """Change settings of a queue."""
+
+    name: str
+    set_overrides: dict[str, str]
+    reset_overrides: list[str]
+
+
+class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag="delete-queue"):
+    """Make a queue go away; the records stay. With its id, a command given again does nothing."""
+
+    name: str
+    queue_id: bytes | None = None
+    """Which queue of this name is meant, `None` for the one that is there now."""
+    with_topic: bool = False
+    """Delete the topic and its records, too; refused if other queues stand on it."""
+    cuts_ties: bool = False
+    """Queues whose dead-letter queue it is have none any more; else it is not deleted."""
+
+
 class InSyncReplica(msgspec.Struct, frozen=True, array_like=True):
     """A replica that its leader takes to be in sync."""
 
@@ -182,8 +233,9 @@ BrokerCommand = (
     RegisterBroker | UnfenceBroker | FenceBroker | BeginShutdown | UnregisterBroker | DrainBroker
 )
 TopicCommand = catalog.Command | CreateReplicatedTopic | AddPartitions | AlterClusterConfig
+QueueCommand = CreateQueue | AlterQueue | DeleteQueue
 PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas | GiveUpReplicas
-Command = BrokerCommand | TopicCommand | PartitionCommand | CatchUp
+Command = BrokerCommand | TopicCommand | QueueCommand | PartitionCommand | CatchUp
 
 
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):
@@ -202,6 +254,14 @@ class TopicAnswer(msgspec.Struct, frozen=True, array_like=True, tag="topic-answe
     """The topic that a command was about."""
 
     topic_id: bytes
+
+
+class QueueAnswer(msgspec.Struct, frozen=True, array_like=True, tag="queue-answer"):
+    """The queue that a command was about."""
+
+    queue_id: bytes
+    topic_id: bytes
+    """Of the topic whose records are the messages; empty if the queue is gone by now."""
 
 
 class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids"):
@@ -233,7 +293,15 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """There is nothing more to say."""
 
 
-Reply = Registered | ShutdownProgress | TopicAnswer | ProducerIds | PartitionAnswers | Done
+Reply = (
+    Registered
+    | ShutdownProgress
+    | TopicAnswer
+    | QueueAnswer
+    | ProducerIds
+    | PartitionAnswers
+    | Done
+)
 
 
 class Outcome(msgspec.Struct, frozen=True):

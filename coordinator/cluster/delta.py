@@ -76,7 +76,7 @@ def compare_states(before: ClusterState, after: ClusterState, node_id: int) -> D
     _compare(delta, partitions, after, node_id)
     for topic in after.catalog.topics:
         known = before.catalog.topic_by_id(topic.topic_id)
-        if known is not None and known.overrides != topic.overrides:
+        if known is not None and (known.overrides, known.queue) != (topic.overrides, topic.queue):
             delta.altered_topics[topic.topic_id] = None
         if known is None or known.partition_count != topic.partition_count:
             delta.reshaped_topics[topic.topic_id] = topic.name

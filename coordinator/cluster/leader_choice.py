@@ -5,11 +5,13 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
 
 1. In sync stay those who are alive and have not lost anything. Who is about to stop leaves as soon
    as somebody else in sync can lead (KIP-841).
-2. A reassignment is complete when everybody who shall stay is in sync (KIP-455).
-3. The leader stays if it is in sync and can lead. Else: the first in sync who can lead; the first
-   eligible one who can (it is then alone in sync); one in sync who is about to stop; nobody.
-   Only when somebody accepted the loss of data: the last known leader, or any live replica.
-   Nobody leads whose log is offline, before its broker is started anew.
+2. A reassignment is complete when everybody who shall stay is in sync (KIP-455); a topic and its
+   journals wait for each other with that, see `changes`.
+3. The leader stays if it is in sync and can lead. Else: the first in sync who can lead, for a
+   journal the first of those who are in sync with the messages as well; the first eligible one who
+   can (it is then alone in sync); one in sync who is about to stop; nobody. Only when somebody
+   accepted the loss of data: the last known leader, or any live replica. Nobody leads whose log is
+   offline, before its broker is started anew.
 4. While fewer than `min_in_sync_replicas` are in sync nothing is committed, so whoever leaves now
    has everything that is: it becomes eligible (KIP-966). With enough in sync nobody is.
 5. The leader epoch rises with another leader, and when a replica is removed, so that nothing that
@@ -44,6 +46,10 @@ class Facts:
     """As they are after what happened."""
     min_in_sync_replicas: Callable[[int], int]
     """What is in force for a partition with this replication factor."""
+    may_complete: bool = True
+    """Whether a reassignment is complete as soon as this partition is ready."""
+    readers: Collection[int] | None = None
+    """Of a journal's partition: who is in sync where the messages are; `None` for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,8 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
         partition.replicas, partition.adding_replicas, partition.removing_replicas
     )
     in_sync = _in_sync(partition, happening, assignment.replicas, facts)
-    assignment, in_sync = _completed(assignment, in_sync)
+    if facts.may_complete:
+        assignment, in_sync = _completed(assignment, in_sync)
     eligible = tuple(
         node
         for node in assignment.replicas
@@ -92,8 +99,8 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
     leader = _clean_leader(
         partition, in_sync, tuple(node for node in eligible if node not in offline), facts
     )
-    if happening.election is Election.PREFERRED and assignment.replicas[0] in in_sync:
-        first = assignment.replicas[0]
+    first = assignment.replicas[0]
+    if happening.election is Election.PREFERRED and first in in_sync and _can_read(first, facts):
         leader = first if _can_lead(first, facts) else leader
     is_unclean = leader is None and happening.election is Election.UNCLEAN
     if is_unclean:
@@ -102,7 +109,9 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
         )
         is_unclean = leader is not None
     if leader is not None and leader not in in_sync:
-        assignment, in_sync = _completed(assignment, (leader,))
+        in_sync = (leader,)
+        if facts.may_complete:
+            assignment, in_sync = _completed(assignment, in_sync)
     eligible = () if is_unclean else _eligible(partition, happening, assignment, in_sync, facts)
     changed = replace(
         partition,
@@ -148,7 +157,9 @@ def _clean_leader(
     leader = partition.leader
     if leader is not None and leader in in_sync and _can_lead(leader, facts):
         return leader
-    for node in (*in_sync, *eligible):
+    # Stable: in the order of the replicas among those who can read, then among the others.
+    rather = sorted(in_sync, key=lambda node: not _can_read(node, facts))
+    for node in (*rather, *eligible):
         if _can_lead(node, facts):
             return node
     if leader in in_sync:
@@ -206,3 +217,7 @@ def _is_alive(node: int, facts: Facts) -> bool:
 
 def _can_lead(node: int, facts: Facts) -> bool:
     return facts.brokers[node].can_lead
+
+
+def _can_read(node: int, facts: Facts) -> bool:
+    return facts.readers is None or node in facts.readers

@@ -18,8 +18,10 @@ from coordinator.cluster.commands import (
     Done,
     Outcome,
     PartitionCommand,
+    QueueCommand,
 )
 from coordinator.cluster.partition_commands import handle_partition_command
+from coordinator.cluster.queue_commands import handle_queue_command
 from coordinator.cluster.records import Record, Snapshot
 from coordinator.cluster.state import ClusterState
 from coordinator.cluster.topic_commands import handle_topic_command
@@ -66,6 +68,8 @@ class ClusterMachine:
             return handle_broker_command(self._state, command)
         if isinstance(command, PartitionCommand):
             return handle_partition_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, QueueCommand):
+            return handle_queue_command(self._state, command)
         if isinstance(command, CatchUp):
             return Outcome([], Done())
         return handle_topic_command(self._state, command)

@@ -194,6 +194,7 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
 
     def reassign(wish: Reassignment) -> None:
         topic, partition = _find(state, changes, wish.topic_id, wish.partition)
+        _check_may_move(state, topic)
         if wish.replicas is None:
             target = _before_reassignment(partition)
         else:
@@ -211,6 +212,17 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
 
     answers = _answers(changes, command.reassignments, place, reassign)
     return Outcome(changes.records(), answers)
+
+
+def _check_may_move(state: ClusterState, topic: Topic) -> None:
+    """Refuse to move a journal alone: it is where its topic is."""
+    if topic.queue is not None:
+        source = state.catalog.topic_by_id(topic.source_id)
+        assert source is not None, "a topic with queues is not deleted"
+        raise InvalidTopicError(
+            f"the journal of queue {topic.queue_name!r} moves with its topic {source.name!r}; move"
+            " that one"
+        )
 
 
 def _before_reassignment(partition: Partition) -> tuple[int, ...]:
@@ -238,16 +250,18 @@ def _check_no_copy_is_given_up(
     changes: PartitionChanges, topic: Topic, number: int, happening: Happening
 ) -> None:
     """Refuse to drop replicas without which too few have what is committed."""
-    before, after = changes.foresee(topic, number, happening)
-    had = {*before.in_sync_replicas, *before.eligible_leader_replicas}
-    have = {*after.in_sync_replicas, *after.eligible_leader_replicas}
-    minimum = changes.minimum(topic, after.replication_factor)
-    if len(have) < min(len(had), minimum):
-        raise NotEnoughReplicasError(
-            f"partition {number} would have {len(have)} replicas with all committed records,"
-            f" min_in_sync_replicas is {minimum}; wait until more of brokers"
-            f" {_listed(after.replicas)} are in sync"
-        )
+    for step in changes.foresee(topic, number, happening):
+        before, after = step.before, step.after
+        had = {*before.in_sync_replicas, *before.eligible_leader_replicas}
+        have = {*after.in_sync_replicas, *after.eligible_leader_replicas}
+        minimum = changes.minimum(step.topic, after.replication_factor)
+        if len(have) < min(len(had), minimum):
+            of_queue = f" of the journal of {step.topic.queue_name!r}" if step.topic.queue else ""
+            raise NotEnoughReplicasError(
+                f"partition {number}{of_queue} would have {len(have)} replicas with all committed"
+                f" records, min_in_sync_replicas is {minimum}; wait until more of brokers"
+                f" {_listed(after.replicas)} are in sync"
+            )
 
 
 def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:

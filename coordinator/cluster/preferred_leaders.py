@@ -44,9 +44,23 @@ class PreferredLeaders:
         for topic_id, number in state.index.not_preferred:
             if len(chosen) == self._moves_max:
                 break
-            partition = state.partition(topic_id, number)
-            assert partition is not None
-            first = partition.replicas[0]
-            if first in partition.in_sync_replicas and state.brokers[first].can_lead:
+            if could_be_preferred(state, topic_id, number):
                 chosen.append((topic_id, number))
         return ElectLeaders(chosen) if chosen else None
+
+
+def could_be_preferred(state: ClusterState, topic_id: bytes, number: int) -> bool:
+    """Return whether the preferred replica of a partition could lead it now.
+
+    A journal is led where the messages are, or else its queue would wait for them.
+    """
+    topic, partition = state.catalog.topic_by_id(topic_id), state.partition(topic_id, number)
+    assert topic is not None
+    assert partition is not None
+    first = partition.replicas[0]
+    source = state.source_partition(topic, number)
+    return (
+        first in partition.in_sync_replicas
+        and state.brokers[first].can_lead
+        and (source is None or first in source.in_sync_replicas)
+    )

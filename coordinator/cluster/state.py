@@ -139,6 +139,10 @@ class ClusterState:
         partitions = self._partitions.get(topic_id, ())
         return partitions[number] if 0 <= number < len(partitions) else None
 
+    def source_partition(self, topic: Topic, number: int) -> Partition | None:
+        """Return where the messages are of a journal's partition; `None` for other topics."""
+        return None if topic.queue is None else self._partitions[topic.source_id][number]
+
     def may_lose_committed(self, topic: Topic, previous: Broker) -> bool:
         """Return whether an unclean stop of `previous` may have taken committed records with it.
 

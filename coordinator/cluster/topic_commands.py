@@ -12,6 +12,7 @@ from coordinator.catalog import (
     Topic,
     TopicAltered,
     TopicGrown,
+    altered_topic,
     check_partition_count,
 )
 from coordinator.cluster.changes import PartitionChanges
@@ -31,6 +32,7 @@ from coordinator.cluster.placement import (
     check_not_drained,
     place_replicas,
 )
+from coordinator.cluster.queues import journal_overrides, listed_queues
 from coordinator.cluster.records import (
     Broker,
     ClusterConfigSet,
@@ -44,8 +46,8 @@ from coordinator.cluster.settings import (
     default_replication_factor,
 )
 from coordinator.cluster.state import ClusterState
-from coordinator.topic_config import REPLICATION_FACTOR_MAX, topic_config
-from wire.errors import InvalidConfigError, InvalidTopicError
+from coordinator.topic_config import REPLICATION_FACTOR_MAX
+from wire.errors import InvalidConfigError, InvalidRequestError, InvalidTopicError
 
 
 def handle_topic_command(state: ClusterState, command: TopicCommand) -> Outcome:
@@ -56,7 +58,7 @@ def handle_topic_command(state: ClusterState, command: TopicCommand) -> Outcome:
     """
     match command:
         case CreateTopic() | CreateReplicatedTopic():
-            return _create(state, command)
+            return create_topic(state, command)
         case AddPartitions():
             return _add_partitions(state, command)
         case AlterTopic():
@@ -69,7 +71,12 @@ def handle_topic_command(state: ClusterState, command: TopicCommand) -> Outcome:
             return _take_producer_ids(state, command)
 
 
-def _create(state: ClusterState, command: CreateTopic | CreateReplicatedTopic) -> Outcome:
+def create_topic(state: ClusterState, command: CreateTopic | CreateReplicatedTopic) -> Outcome:
+    """Return what the creation of a topic comes to.
+
+    Raises:
+        BrokerError: It is refused.
+    """
     if isinstance(command, CreateTopic):
         command = CreateReplicatedTopic(
             command.name, command.topic_id, command.partition_count, command.overrides
@@ -149,6 +156,12 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
     missing = command.partition_count - topic.partition_count
     if missing == 0:
         return Outcome([], answer)
+    journals = state.catalog.journals_of(topic.topic_id)
+    if journals:
+        raise InvalidTopicError(
+            f"topic {topic.name!r} keeps its {topic.partition_count} partitions as long as it has"
+            f" queues: {listed_queues(journals)}"
+        )
     if missing < 0:
         raise InvalidTopicError(
             f"topic {topic.name!r} has {topic.partition_count} partitions; it cannot have fewer"
@@ -169,23 +182,37 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
         partition.replication_factor for partition in state.partitions(topic.topic_id)
     )
     records: list[Record] = [*state.catalog.handle(command, replication_factor=replication_factor)]
+    for record in list(records):
+        assert isinstance(record, TopicAltered)
+        records += _altered_journals(state, record)
     changes = PartitionChanges(state)
     for record in records:
         assert isinstance(record, TopicAltered)
-        altered = Topic(
-            topic.name,
-            topic.topic_id,
-            topic.partition_count,
-            record.overrides,
-            topic_config(record.overrides),
-        )
-        _settle(state, changes, altered)
+        known = state.catalog.topic_by_id(record.topic_id)
+        assert known is not None
+        _settle(state, changes, altered_topic(known, record))
     return Outcome([*records, *changes.records()], TopicAnswer(topic.topic_id))
+
+
+def _altered_journals(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
+    """Return what follows for the journals: what is promised of records is promised of them."""
+    overrides = journal_overrides(altered.overrides)
+    return [
+        TopicAltered(journal.topic_id, overrides)
+        for journal in state.catalog.journals_of(altered.topic_id)
+        if journal.overrides != overrides
+    ]
 
 
 def _delete(state: ClusterState, command: DeleteTopic) -> Outcome:
     records: list[Record] = [*state.catalog.handle(command)]
     topic_id = command.topic_id or state.catalog.topic(command.name).topic_id
+    journals = state.catalog.journals_of(topic_id)
+    if journals:
+        raise InvalidRequestError(
+            f"topic {command.name!r} has queues: {listed_queues(journals)}; delete them first:"
+            " tidelog queue delete"
+        )
     return Outcome(records, TopicAnswer(topic_id))
 
 

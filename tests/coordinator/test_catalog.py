@@ -15,20 +15,28 @@ from coordinator.catalog import (
     Command,
     CreateTopic,
     DeleteTopic,
+    QueueSpec,
     Record,
     TakeProducerIds,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
     TopicGrown,
+    journal_name,
+    queue_of_journal,
 )
 from wire.errors import (
     BrokerError,
     InvalidConfigError,
     InvalidTopicError,
     TopicExistsError,
+    UnknownQueueError,
     UnknownTopicError,
 )
 
 ID = b"0123456789abcdef"
 OTHER_ID = b"fedcba9876543210"
+THIRD_ID = b"a third topic ID"
 
 
 def carry_out(catalog: Catalog, *commands: Command) -> list[Record]:
@@ -212,6 +220,76 @@ def test_a_topic_grows() -> None:
 
     assert catalog.topic("orders").partition_count == 5
     assert catalog.topic_by_id(ID) is catalog.topic("orders")
+
+
+def with_queues() -> Catalog:
+    catalog = with_topic()
+    for name, journal_id in (("queue@b", OTHER_ID), ("queue@a", THIRD_ID)):
+        spec = QueueSpec(ID, False, (0, 0, 0), 1_700_000_000_000, bytes(32), {}, {"lanes": "2"})
+        catalog.apply(TopicCreated(name, journal_id, 3, {}, spec))
+    return catalog
+
+
+def test_journals_are_topics_that_people_do_not_see_as_such() -> None:
+    catalog = with_queues()
+
+    assert [topic.name for topic in catalog.record_topics] == ["orders"]
+    assert [topic.queue_name for topic in catalog.journals] == ["a", "b"]
+    assert [topic.name for topic in catalog.topics] == ["orders", "queue@a", "queue@b"]
+    assert {topic.queue_name for topic in catalog.journals_of(ID)} == {"a", "b"}
+    assert catalog.has_queue("a")
+    assert not catalog.has_queue("orders")
+    with pytest.raises(InvalidTopicError, match="which only brokers read and write; see"):
+        catalog.topic("queue@a")
+    with pytest.raises(UnknownQueueError, match="no queue 'orders'"):
+        catalog.journal("orders")
+
+
+def test_a_journal_knows_its_queue_and_its_source() -> None:
+    catalog = with_queues()
+
+    journal = catalog.journal("b")
+
+    assert (journal.topic_id, journal.source_id, journal.queue_name) == (OTHER_ID, ID, "b")
+    assert (queue_of_journal("queue@b"), queue_of_journal("orders")) == ("b", None)
+    assert journal_name("b") == "queue@b"
+    assert journal.queue_config is not None
+    assert journal.queue_config.lanes == 2
+    topic = catalog.topic("orders")
+    assert (topic.source_id, topic.queue_name, topic.queue_config) == (ID, "", None)
+
+
+def test_settings_of_a_queue_change_apart_from_those_of_its_journal() -> None:
+    catalog = with_queues()
+
+    catalog.apply(TopicAltered(OTHER_ID, {"retention_ms": "1h"}))
+    catalog.apply(TopicAltered(OTHER_ID, {"retention_ms": "1h"}, {"max_receive_count": "3"}))
+
+    journal = catalog.journal("b")
+    assert journal.overrides == {"retention_ms": "1h"}
+    assert journal.queue is not None
+    assert journal.queue.settings == {"max_receive_count": "3"}
+    assert journal.queue_config is not None
+    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (3, 1)
+
+
+def test_a_deleted_journal_is_no_longer_among_those_of_its_topic() -> None:
+    catalog = with_queues()
+
+    for journal_id in (OTHER_ID, THIRD_ID):
+        catalog.apply(TopicDeleted(journal_id))
+
+    assert catalog.journals_of(ID) == []
+    assert vars(catalog)["_journals"] == {}
+    assert catalog.was_deleted(OTHER_ID)
+
+
+def test_a_snapshot_has_the_queues() -> None:
+    catalog = with_queues()
+
+    restored = Catalog.from_snapshot(catalog.snapshot())
+
+    assert vars(restored) == vars(catalog)
 
 
 COMMANDS = st.one_of(

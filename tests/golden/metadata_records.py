@@ -28,6 +28,7 @@ from coordinator.cluster.records import (
 
 FILE = Path(__file__).parent / "metadata_records_v1.hex"
 TOPIC_ID = bytes(range(0xA0, 0xB0))
+JOURNAL_ID = bytes(range(0xB0, 0xC0))
 BROKER = Broker(
     1,
     "disk-1",
@@ -54,9 +55,21 @@ MOVING = Partition(
 )
 LEADERLESS = Partition((1, 2), (), (1,), None, 4, 9, 1)
 
+CREATED = catalog.TopicCreated("orders", TOPIC_ID, 3, {"retention_ms": "1h"})
+ALTERED = catalog.TopicAltered(TOPIC_ID, {"durability": "replicated"})
+QUEUE = catalog.QueueSpec(
+    TOPIC_ID,
+    is_fifo=True,
+    start_offsets=(0, 300, 70_000),
+    created_at_ms=1_700_000_000_000,
+    receipt_key=bytes(range(32)),
+    frozen={"deduplication_scope": "group"},
+    overrides={"lanes": "1"},
+)
+
 RECORDS: list[Record] = [
-    catalog.TopicCreated("orders", TOPIC_ID, 3, {"retention_ms": "1h"}),
-    catalog.TopicAltered(TOPIC_ID, {"durability": "replicated"}),
+    CREATED,
+    ALTERED,
     catalog.TopicDeleted(TOPIC_ID),
     catalog.ProducerIdsTaken(1001),
     catalog.TopicGrown(TOPIC_ID, 5),
@@ -70,7 +83,13 @@ RECORDS: list[Record] = [
     DataLossAccepted(TOPIC_ID, 1, 2, 5, 1, (1, 3), 1_700_000_000_000),
     ClusterConfigSet({"replication_factor": "3"}),
     BrokerDrained(1, is_drained=True),
+    CREATED,
+    ALTERED,
+    catalog.TopicCreated("queue@billing", JOURNAL_ID, 3, {"retention_ms": "unlimited"}, QUEUE),
+    catalog.TopicAltered(JOURNAL_ID, {"retention_ms": "unlimited"}, {"max_receive_count": "5"}),
 ]
+IN_OLDER_FORM = range(2)
+"""Lines of records that are written with more fields now, and stand further below as well."""
 
 
 def line(record: Record) -> str:
@@ -80,4 +99,6 @@ def line(record: Record) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text("".join(f"{line(record)}\n" for record in RECORDS), encoding="utf-8")
+    kept = FILE.read_text(encoding="utf-8").splitlines()[: len(IN_OLDER_FORM)]
+    written = [line(record) for record in RECORDS[len(IN_OLDER_FORM) :]]
+    FILE.write_text("".join(f"{each}\n" for each in [*kept, *written]), encoding="utf-8")

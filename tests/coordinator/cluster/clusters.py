@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from coordinator.catalog import Topic
 from coordinator.cluster.commands import (
     AlterPartitions,
     BeginShutdown,
@@ -140,15 +141,20 @@ class Cluster:
         return topic_id
 
     def partition(self, name: str = "orders", number: int = 0) -> Partition:
-        found = self.state.partition(self.state.catalog.topic(name).topic_id, number)
+        """Return a partition of a topic, or of the journal of a queue."""
+        found = self.state.partition(self._topic(name).topic_id, number)
         assert found is not None
+        return found
+
+    def _topic(self, name: str) -> Topic:
+        (found,) = (topic for topic in self.state.catalog.topics if topic.name == name)
         return found
 
     def change(self, *in_sync: int, name: str = "orders", number: int = 0) -> InSyncChange:
         """Return what a leader asks for that knows all there is to know."""
         partition = self.partition(name, number)
         return InSyncChange(
-            self.state.catalog.topic(name).topic_id,
+            self._topic(name).topic_id,
             number,
             partition.leader_epoch,
             partition.partition_epoch,

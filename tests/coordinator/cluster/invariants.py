@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coordinator.catalog import AlterTopic, Topic
+from coordinator.catalog import AlterTopic, QueueSpec, Topic
 from coordinator.cluster.commands import (
     AlterClusterConfig,
     AlterPartitions,
@@ -34,10 +34,12 @@ def check_state(state: ClusterState) -> None:
     for topic in state.catalog.topics:
         partitions = state.partitions(topic.topic_id)
         assert len(partitions) in {topic.partition_count, 0}
+        if topic.queue is not None:
+            _check_journal(state, topic, topic.queue)
         for number, partition in enumerate(partitions):
             _check_members(state, topic, partition)
-            _check_reassignment(partition)
             index.moved(topic.topic_id, number, NO_PARTITION, partition)
+        _check_reassignments(state, topic)
     _check_index(state, index)
     epochs = [broker.broker_epoch for broker in state.brokers.values()]
     assert len(set(epochs)) == len(epochs)
@@ -73,13 +75,57 @@ def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> N
         assert not waiting, "somebody could lead"
 
 
-def _check_reassignment(partition: Partition) -> None:
-    replicas = set(partition.replicas)
-    adding, removing = set(partition.adding_replicas), set(partition.removing_replicas)
-    assert adding | removing <= replicas
-    assert not adding & removing
-    if partition.is_reassigning:
-        assert not replicas - removing <= set(partition.in_sync_replicas), "it is complete"
+def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None:
+    """Check that a journal is where its topic is, promises as much, and loses no dead letters."""
+    source = state.catalog.topic_by_id(spec.source_topic_id)
+    assert source is not None, "the topic of a queue is gone"
+    assert source.queue is None
+    assert journal in state.catalog.journals_of(source.topic_id)
+    assert journal.partition_count == source.partition_count == len(spec.start_offsets)
+    assert journal.config.durability is source.config.durability
+    assert journal.config.min_in_sync_replicas == source.config.min_in_sync_replicas
+    for ours, theirs in zip(
+        state.partitions(journal.topic_id), state.partitions(source.topic_id), strict=True
+    ):
+        assert _place(ours) == _place(theirs), "a journal is elsewhere than its topic"
+    seen = {journal.topic_id}
+    topics = {source.topic_id}
+    target = _dead_letter_journal(state, journal)
+    while target is not None:
+        assert target.queue is not None
+        assert target.queue.is_fifo == spec.is_fifo
+        assert target.source_id not in topics, "dead letters come back"
+        assert target.topic_id not in seen
+        seen.add(target.topic_id)
+        topics.add(target.source_id)
+        target = _dead_letter_journal(state, target)
+
+
+def _dead_letter_journal(state: ClusterState, journal: Topic) -> Topic | None:
+    assert journal.queue_config is not None
+    name = journal.queue_config.dead_letter_queue
+    return None if name is None else state.catalog.journal(name)
+
+
+def _place(partition: Partition) -> tuple[tuple[int, ...], ...]:
+    return partition.replicas, partition.adding_replicas, partition.removing_replicas
+
+
+def _check_reassignments(state: ClusterState, topic: Topic) -> None:
+    """Check that a move goes on as long as the topic or one of its journals is not ready."""
+    if topic.queue is not None:
+        return
+    together = [topic, *state.catalog.journals_of(topic.topic_id)]
+    for partitions in zip(*(state.partitions(each.topic_id) for each in together), strict=True):
+        replicas = set(partitions[0].replicas)
+        adding, removing = set(partitions[0].adding_replicas), set(partitions[0].removing_replicas)
+        assert adding | removing <= replicas
+        assert not adding & removing
+        if partitions[0].is_reassigning:
+            are_ready = [
+                replicas - removing <= set(partition.in_sync_replicas) for partition in partitions
+            ]
+            assert not all(are_ready), "it is complete"
 
 
 def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
@@ -94,6 +140,10 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
     for key, now in all_partitions(state).items():
         was = before.get(key)
         new = set(now.replicas) - set(() if was is None else was.replicas)
+        topic = state.catalog.topic_by_id(key[0])
+        assert topic is not None
+        if topic.queue is not None and was is None:
+            new.clear()  # A new journal is where its topic is, whatever that means.
         assert not new & set(state.drained_node_ids), "a drained broker was given a replica"
         if was is None:
             continue

@@ -15,9 +15,12 @@ from coordinator.cluster.commands import (
     AddPartitions,
     AlterClusterConfig,
     AlterPartitions,
+    AlterQueue,
     BeginShutdown,
     Command,
+    CreateQueue,
     CreateReplicatedTopic,
+    DeleteQueue,
     DrainBroker,
     ElectLeaders,
     FenceBroker,
@@ -33,7 +36,7 @@ from coordinator.cluster.commands import (
     UnregisterBroker,
 )
 from coordinator.cluster.machine import ClusterMachine
-from coordinator.cluster.records import Broker
+from coordinator.cluster.records import Broker, Partition
 from isr.durability import Durability
 from tests.coordinator.cluster.clusters import NOW_MS, Cluster
 from tests.coordinator.cluster.invariants import all_partitions, check_same
@@ -41,6 +44,8 @@ from wire.errors import BrokerError
 
 NODES = 5
 NAMES = ("a", "b", "c")
+QUEUES = ("a", "p", "q", "r")
+"""One of them with the name of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class Life:
         self.cluster = Cluster(1, 2, 3)
         self.given: list[Command] = []
         self.topics: dict[str, bytes] = {}
+        self.queues: dict[str, bytes] = {}
         self.used_ids: set[bytes] = set()
         self.go(Move("create", 0, 2, 2))
 
@@ -92,10 +98,11 @@ class Life:
     def check_topics(self) -> None:
         """Compare with the model."""
         catalog = self.cluster.state.catalog
-        assert {topic.name: topic.topic_id for topic in catalog.topics} == self.topics
+        assert {topic.name: topic.topic_id for topic in catalog.record_topics} == self.topics
+        assert {each.queue_name: each.topic_id for each in catalog.journals} == self.queues
         assert all(catalog.knows(topic_id) for topic_id in self.used_ids)
         there = {topic_id for topic_id, _ in all_partitions(self.cluster.state)}
-        assert there == set(self.topics.values())
+        assert there == {*self.topics.values(), *self.queues.values()}
 
     def _check_identity(self, command: Command, outcome: Outcome | str) -> None:
         """Check that nobody is heard who is not the process that registered last."""
@@ -148,6 +155,26 @@ class Life:
             topic_id = self.topics.get(command.name)
             if command.topic_id in {None, topic_id}:
                 del self.topics[command.name]
+
+        if isinstance(command, CreateQueue) and command.queue_id not in self.used_ids:
+            self._note_queue(command)
+        if isinstance(command, DeleteQueue):
+            queue_id = self.queues.get(command.name)
+            if queue_id is not None and command.queue_id in {None, queue_id}:
+                del self.queues[command.name]
+                if command.with_topic:
+                    there = self.cluster.state.catalog
+                    for name in [name for name in self.topics if not there.has_topic(name)]:
+                        del self.topics[name]
+
+    def _note_queue(self, command: CreateQueue) -> None:
+        if command.name in self.queues:
+            return  # It is what is there already.
+        self.queues[command.name] = command.queue_id
+        self.used_ids.add(command.queue_id)
+        if command.topic not in self.topics:
+            self.topics[command.topic] = command.new_topic_id
+            self.used_ids.add(command.new_topic_id)
 
     def epoch(self, node_id: int, age: int) -> int:
         """Return an epoch of a broker, mostly the one of now."""
@@ -235,6 +262,58 @@ def _alter_cluster(life: Life, move: Move) -> Command:
     return AlterClusterConfig({"min_in_sync_replicas": str(1 + move.b % 3)}, [])
 
 
+def _create_queue(life: Life, move: Move) -> Command:
+    ids = [life.cluster.draw().to_bytes(16, "big") for _ in range(2)]
+    name = QUEUES[move.a % len(QUEUES)]
+    topic = (*NAMES, name)[move.b % 4]
+    topic_id = life.topics.get(topic) if move.c % 5 else None
+    known = life.cluster.state.partitions(topic_id or b"")
+    overrides: dict[str, str] = {}
+    if move.c % 3 == 0:
+        overrides["dead_letter_queue"] = QUEUES[move.b // 4 % len(QUEUES)]
+    if move.c % 7 == 0:
+        overrides["retention_ms"] = "10d"
+    return CreateQueue(
+        name,
+        ids[0],
+        bytes(32),
+        ids[1],
+        NOW_MS,
+        topic,
+        topic_id,
+        [move.b % 3] * len(known),
+        is_fifo=move.c % 11 == 0,
+        overrides=overrides,
+        partition_count=1 + move.b % 2 if move.c % 2 else None,
+    )
+
+
+def _alter_queue(life: Life, move: Move) -> Command:
+    del life
+    name = QUEUES[move.a % len(QUEUES)]
+    if move.b % 3 == 0:
+        return AlterQueue(name, {}, ["dead_letter_queue"])
+    if move.b % 3 == 1:
+        return AlterQueue(name, {"dead_letter_queue": QUEUES[move.c % len(QUEUES)]}, [])
+    return AlterQueue(name, {"lanes": str(1 + move.c % 3)}, [])
+
+
+def _delete_queue(life: Life, move: Move) -> Command:
+    name = QUEUES[move.a % len(QUEUES)]
+    for journal in life.cluster.state.catalog.journals:
+        # Rather one that holds up a move.
+        partitions = life.cluster.state.partitions(journal.topic_id)
+        if move.b % 3 and any(_is_behind(each) for each in partitions):
+            name = journal.queue_name
+    queue_id = life.queues.get(name) if move.b % 2 else None
+    return DeleteQueue(name, queue_id, with_topic=move.c % 3 == 0, cuts_ties=move.c % 2 == 0)
+
+
+def _is_behind(partition: Partition) -> bool:
+    staying = {*partition.replicas} - {*partition.removing_replicas}
+    return partition.is_reassigning and not staying <= {*partition.in_sync_replicas}
+
+
 def _change_in_sync(life: Life, move: Move) -> Command | None:
     key = life.place(move.a)
     if key is None:
@@ -256,6 +335,29 @@ def _change_in_sync(life: Life, move: Move) -> Command | None:
     return AlterPartitions(leader, life.epoch(leader, move.c // 5), [change])
 
 
+def _copied(life: Life, move: Move) -> Command | None:
+    """Have all live replicas in sync of a partition that moves, so that moves come to an end."""
+    state = life.cluster.state
+    moving = [key for key, each in all_partitions(state).items() if each.is_reassigning]
+    if not moving:
+        return None
+    key = moving[move.a % len(moving)]
+    partition = state.partition(*key)
+    assert partition is not None
+    leader = partition.leader or partition.replicas[0]
+    change = InSyncChange(
+        *key,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        [
+            InSyncReplica(node, state.brokers[node].broker_epoch)
+            for node in partition.replicas
+            if state.brokers[node].can_lead
+        ],
+    )
+    return AlterPartitions(leader, life.epoch(leader, move.c), [change])
+
+
 def _elect(life: Life, move: Move) -> Command | None:
     key = life.place(move.a)
     return None if key is None else ElectLeaders([key], accept_data_loss=move.b % 2 == 0)
@@ -266,6 +368,11 @@ def _reassign(life: Life, move: Move) -> Command | None:
     if key is None:
         return None
     replicas = None if move.c % 4 == 0 else _nodes(move.b, move.c)
+    if replicas is not None and move.c % 3:
+        replicas = [node for node in replicas if node in life.cluster.state.brokers]
+    topic = life.cluster.state.catalog.topic_by_id(key[0])
+    if topic is not None and move.c % 5:
+        key = (topic.source_id, key[1])  # A journal is not moved alone.
     return ReassignReplicas([Reassignment(*key, replicas)])
 
 
@@ -321,7 +428,11 @@ KINDS: dict[str, Callable[[Life, Move], Command | None]] = {
     "grow": _grow,
     "alter_topic": _alter_topic,
     "alter_cluster": _alter_cluster,
+    "create_queue": _create_queue,
+    "alter_queue": _alter_queue,
+    "delete_queue": _delete_queue,
     "in_sync": _change_in_sync,
+    "copied": _copied,
     "elect": _elect,
     "reassign": _reassign,
     "give_up": _give_up,
@@ -329,7 +440,7 @@ KINDS: dict[str, Callable[[Life, Move], Command | None]] = {
     "take_ids": _take_ids,
 }
 
-OFTEN = ("start", "fence", "in_sync", "in_sync", "repeat")
+OFTEN = ("start", "fence", "in_sync", "in_sync", "copied", "create_queue", "reassign", "repeat")
 MOVES = st.builds(
     Move,
     kind=st.sampled_from([*KINDS, *OFTEN, "restore"]),

@@ -12,12 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from coordinator import catalog
 from coordinator.catalog import Catalog, Topic
 from coordinator.cluster import (
     broker_commands,
     changes,
     leader_choice,
     partition_commands,
+    queue_commands,
     topic_commands,
 )
 from coordinator.cluster.changes import PartitionChanges
@@ -37,6 +39,7 @@ from tests.simulation.mutant import Mutant
 _in_sync = leader_choice._in_sync
 _next_partition = leader_choice.next_partition
 _snapshot = ClusterState.snapshot
+_catalog_snapshot = Catalog.snapshot
 _register = broker_commands._register
 _current_broker = broker_commands.current_broker
 _check_in_sync = partition_commands._check_in_sync
@@ -56,7 +59,7 @@ def _in_sync_though_fenced(
     return tuple(node for node in replicas if node in happening.in_sync_replicas)
 
 
-def _nothing(*_: object) -> None:
+def _nothing(*_: object, **__: object) -> None:
     pass
 
 
@@ -193,6 +196,33 @@ def _happening_without_starts(**what: Collection[int]) -> Happening:
     return Happening(lost=what["lost"])
 
 
+def _alone(self: PartitionChanges, topic: Topic) -> list[Topic]:
+    del self, topic
+    return []
+
+
+def _complete_when_it_is_ready_itself(
+    self: PartitionChanges, topic: Topic, number: int, happening: Happening
+) -> list[changes.Step]:
+    wanted = [(topic, happening)]
+    if happening.assignment is not None:
+        wanted += [(other, happening) for other in self._in_the_same_places(topic)]
+    return self._next(wanted, number, may_complete=True)
+
+
+def _no_records(*_: object) -> list[Record]:
+    return []
+
+
+def _catalog_snapshot_without_settings_of_queues(self: Catalog) -> catalog.Snapshot:
+    snapshot = _catalog_snapshot(self)
+    topics = [
+        topic if topic.queue is None else replace(topic, queue=replace(topic.queue, overrides={}))
+        for topic in snapshot.topics
+    ]
+    return replace(snapshot, topics=topics)
+
+
 def _happen_here_and_now(
     self: PartitionChanges,
     topic: Topic,
@@ -317,6 +347,36 @@ MUTANTS: Final = (
         "offline-for-ever",
         "a replica whose log was offline cannot lead after a start of its broker either",
         (broker_commands, "Happening", _happening_without_starts),
+    ),
+    Mutant(
+        "journal-left-behind",
+        "a topic is moved without the journals of its queues",
+        (PartitionChanges, "_in_the_same_places", _alone),
+    ),
+    Mutant(
+        "journal-goes-ahead",
+        "a journal has left for other brokers before the messages are there",
+        (PartitionChanges, "foresee", _complete_when_it_is_ready_itself),
+    ),
+    Mutant(
+        "journal-holds-up",
+        "a move waits for the journal of a queue that is deleted",
+        (queue_commands, "_no_longer_held_up", _no_records),
+    ),
+    Mutant(
+        "journal-promises-less",
+        "durability of a topic is raised, that of its journals is not",
+        (topic_commands, "_altered_journals", _no_records),
+    ),
+    Mutant(
+        "dead-letters-come-back",
+        "a dead-letter queue stands on the topic from which the dead letters come",
+        (queue_commands, "check_dead_letter_queue", _nothing),
+    ),
+    Mutant(
+        "queue-settings-forgotten",
+        "a snapshot does not know the settings of queues",
+        (Catalog, "snapshot", _catalog_snapshot_without_settings_of_queues),
     ),
     Mutant(
         "changed-while-deciding",

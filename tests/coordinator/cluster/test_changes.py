@@ -70,9 +70,9 @@ def test_what_is_foreseen_does_not_happen() -> None:
     cluster.create("orders", [1, 2])
     changes = PartitionChanges(cluster.state)
 
-    before, after = changes.foresee(
+    (step,) = changes.foresee(
         cluster.state.catalog.topic("orders"), 0, Happening(in_sync_replicas=(1,))
     )
 
-    assert (before.in_sync_replicas, after.in_sync_replicas) == ((1, 2), (1,))
+    assert (step.before.in_sync_replicas, step.after.in_sync_replicas) == ((1, 2), (1,))
     assert changes.records() == []

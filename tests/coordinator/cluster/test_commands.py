@@ -7,10 +7,13 @@ from coordinator.cluster.commands import (
     AddPartitions,
     AlterClusterConfig,
     AlterPartitions,
+    AlterQueue,
     BeginShutdown,
     CatchUp,
     Command,
+    CreateQueue,
     CreateReplicatedTopic,
+    DeleteQueue,
     Done,
     DrainBroker,
     ElectLeaders,
@@ -22,6 +25,7 @@ from coordinator.cluster.commands import (
     PartitionAnswer,
     PartitionAnswers,
     ProducerIds,
+    QueueAnswer,
     Reassignment,
     ReassignReplicas,
     RegisterBroker,
@@ -59,11 +63,15 @@ COMMANDS: list[Command] = [
     ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
     GiveUpReplicas(1, 7, [GivenUpReplica(ID, 0, True), GivenUpReplica(ID, 1, False, True)]),
     AlterClusterConfig({"min_in_sync_replicas": "2"}, []),
+    CreateQueue("q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"lanes": "1"}, 2, {}),
+    AlterQueue("q", {"lanes": "2"}, ["retention_ms"]),
+    DeleteQueue("q", ID, with_topic=True, cuts_ties=True),
 ]
 REPLIES: list[Reply] = [
     Registered(7),
     ShutdownProgress(3),
     TopicAnswer(ID),
+    QueueAnswer(ID, ID[::-1]),
     ProducerIds(1, 1001),
     PartitionAnswers(
         [
