@@ -65,6 +65,7 @@ from tests.simulation.cluster.replica_witness import watching_replicas
 from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.replication_promises import (
     CommittedIsEverywhere,
+    CommittedIsNotCut,
     HighWatermarkStays,
     LatestRises,
     LogsMatch,
@@ -301,6 +302,7 @@ def _node_checkers() -> Sequence[NodeChecker]:
         CommitsStay(),
         OneLeader(),
         CommittedIsEverywhere(),
+        CommittedIsNotCut(),
         LogsMatch(),
         HighWatermarkStays(),
         ReplicaStays(),

@@ -23,7 +23,7 @@ from coordinator.raft.messages import (
 from coordinator.raft_node import RaftNode
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import replica_log
-from tests.simulation.cluster.replica_log import Appended, Opened, Shown, ToldEnd
+from tests.simulation.cluster.replica_log import Appended, Asked, Cut, Opened, Shown, ToldEnd
 from tests.simulation.cluster.witness import has_entry, snapshot_index, state_of
 
 Partition = replica_log.Partition
@@ -155,6 +155,9 @@ class NodeChecker:
     def shown(self, shown: Shown) -> None:
         """A leader shows another high watermark, or the metadata of a partition have changed."""
 
+    def cut(self, cut: Cut) -> None:
+        """A follower is about to remove the end of its log."""
+
     def told_end(self, told: ToldEnd) -> None:
         """A client was told where a partition ends."""
 
@@ -214,6 +217,8 @@ class Minutes:
         """Called besides with the records of each entry when it is applied for the first time."""
         self.on_restored: list[Callable[[RaftNode], None]] = []
         """Called besides when the state of a node was replaced by that of a snapshot."""
+        self.on_asked: list[Callable[[Asked], None]] = []
+        """Called besides when a leader is about to ask for others in sync."""
         self._states: dict[int, bytes] = {}
         for checker in checkers:
             checker.now = now

@@ -70,6 +70,26 @@ class Shown(msgspec.Struct, frozen=True):
     """Whether `min_in_sync_replicas` are in sync, as the one knows who shows something."""
 
 
+class Cut(msgspec.Struct, frozen=True):
+    """A follower is about to remove what it has from an offset on: its leader's log is another."""
+
+    node_id: int
+    partition: Partition
+    offset: int
+    high_watermark: int
+    """Up to where the follower takes what it has for committed."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A leader is about to ask the cluster for others in sync."""
+
+    node_id: int
+    """Of the leader."""
+    partition: Partition
+    joining: Sequence[int]
+    """Who is to be in sync, and is not."""
+
+
 class Appended(msgspec.Struct, frozen=True):
     """A produce that waits for all in sync has been appended: it is acknowledged, or timed out."""
 

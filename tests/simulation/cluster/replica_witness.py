@@ -6,14 +6,17 @@ As with `tests.simulation.cluster.witness`, functions are wrapped for as long as
 # It looks at what replicas show to nobody.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from broker.partition import Partition
+from broker.replication.fetcher import Fetcher
+from broker.replication.in_sync import InSyncKeeper, _Wish
+from isr.follower import Restart, Truncate
 from isr.followers import Followers
 from logstore.log import PartitionLog
-from tests.simulation.mutant import Mutant
+from tests.simulation.mutant import Mutant, Patch
 from wire.env import BytesLike
 from wire.record_batch import BatchHeader, parse_header
 
@@ -32,12 +35,21 @@ class ReplicaListener(Protocol):
         """A replica has taken a role, or has looked at how far it is."""
         ...
 
+    def cuts(self, replica: Partition, offset: int) -> None:
+        """A follower is about to remove what it has from an offset on."""
+        ...
+
+    def asks(self, replica: Partition, in_sync: Sequence[int]) -> None:
+        """A leader is about to ask the cluster to take these nodes for in sync."""
+        ...
+
 
 @contextmanager
 def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     """Tell `listener` of all replicas while the block runs."""
     # As they are now: there may be planted bugs in them.
     begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
+    begin_repair, submit = Fetcher._begin_repair, InSyncKeeper._submit
 
     def begin_watched(self: Partition, *args: Any, **named: Any) -> None:  # noqa: ANN401
         begin(self, *args, **named)
@@ -53,12 +65,22 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         progress(self)
         listener.progressed(self)
 
-    wrapped: dict[str, Any] = {
-        "__init__": begin_watched,
-        "lead": lead_watched,
-        "progressed": progress_watched,
-    }
-    patches = [(Partition, name, function) for name, function in wrapped.items()]
+    def begin_repair_watched(self: Fetcher, partition: Partition, step: Truncate | Restart) -> None:
+        listener.cuts(partition, step.offset)
+        begin_repair(self, partition, step)
+
+    async def submit_watched(self: InSyncKeeper, wishes: list[_Wish]) -> None:
+        for each in wishes:
+            listener.asks(each.partition, [node for node, _ in each.wish.in_sync_replicas])
+        await submit(self, wishes)
+
+    patches: list[Patch] = [
+        (Partition, "__init__", begin_watched),
+        (Partition, "lead", lead_watched),
+        (Partition, "progressed", progress_watched),
+        (Fetcher, "_begin_repair", begin_repair_watched),
+        (InSyncKeeper, "_submit", submit_watched),
+    ]
     with Mutant("replica witness", "somebody watches", *patches).planted():
         yield
 

@@ -13,7 +13,7 @@ from coordinator.cluster.records import BrokerRegistered, Partition, PartitionsC
 from isr.durability import Durability
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import minutes
-from tests.simulation.cluster.replica_log import Opened, ReplicaLog, Shown
+from tests.simulation.cluster.replica_log import Asked, Cut, Opened, ReplicaLog, Shown
 from tests.simulation.cluster.replica_witness import batches_of
 from wire.errors import CorruptRecordError, LogOfflineError
 
@@ -48,6 +48,10 @@ class Replicas:
         )
         if before is not None:
             self._seen.pop(before, None)
+        assigned = self._minutes.image.state.partition(*replica.key)
+        if assigned is None or node_id not in assigned.replicas:
+            # It was taken from this node, which will hear of that, and remove it.
+            del known[node_id]
         self._minutes.tell(lambda checker: checker.opened(opened))
 
     def progressed(self, replica: Replica) -> None:
@@ -61,10 +65,7 @@ class Replicas:
             return
         self._seen[replica] = (leader, high_watermark, has_enough)
         logs = self._logs(replica.key)
-        node_id = next(
-            (node for node, each in self._replicas.get(replica.key, {}).items() if each is replica),
-            None,
-        )
+        node_id = self._node_of(replica)
         known = self._minutes.image.state.partition(*replica.key)
         if node_id is None or known is None:
             return
@@ -76,6 +77,22 @@ class Replicas:
         if high_watermark >= self._shown.get(replica.key, (0, None))[0]:
             self._shown[replica.key] = (high_watermark, epoch)
         self._minutes.tell(lambda checker: checker.shown(shown))
+
+    def cuts(self, replica: Replica, offset: int) -> None:
+        """See `ReplicaListener`."""
+        node_id = self._node_of(replica)
+        if node_id is not None:
+            cut = Cut(node_id, replica.key, offset, replica.high_watermark)
+            self._minutes.tell(lambda checker: checker.cut(cut))
+
+    def asks(self, replica: Replica, in_sync: Sequence[int]) -> None:
+        """See `ReplicaListener`."""
+        node_id, leader = self._node_of(replica), replica.leader
+        if node_id is None or leader is None:
+            return
+        joining = [node for node in in_sync if node not in leader.replicas.in_sync_replicas]
+        for listener in self._minutes.on_asked:
+            listener(Asked(node_id, replica.key, joining))
 
     def truncated(self, directory: str) -> None:
         """Look at a partition one of whose replicas, in this directory, was truncated."""
@@ -159,8 +176,12 @@ class Replicas:
         """Take note that what was on another disk of a node is gone."""
         if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
             self._disk_ids[node_id] = disk_id
-            for replicas in self._replicas.values():
-                replicas.pop(node_id, None)
+            for key, replicas in self._replicas.items():
+                if replicas.pop(node_id, None) is None:
+                    continue
+                known = self._minutes.image.state.partition(*key)
+                if known is not None:
+                    self._changed(key, known)  # Nobody may count on that any more.
 
     def _changed(self, key: minutes.Partition, known: Partition) -> None:
         replicas = self._replicas.setdefault(key, {})
@@ -183,6 +204,10 @@ class Replicas:
             ),
             known.leader,
         )
+
+    def _node_of(self, replica: Replica) -> int | None:
+        known = self._replicas.get(replica.key, {})
+        return next((node_id for node_id, each in known.items() if each is replica), None)
 
     def _logs(self, key: minutes.Partition) -> dict[int, ReplicaLog]:
         return {node_id: _look(replica) for node_id, replica in self._replicas.get(key, {}).items()}

@@ -5,7 +5,7 @@ from typing import final
 
 from tests.simulation.cluster import minutes
 from tests.simulation.cluster.minutes import NodeChecker
-from tests.simulation.cluster.replica_log import Appended, Opened, ReplicaLog, Shown, ToldEnd
+from tests.simulation.cluster.replica_log import Appended, Cut, Opened, ReplicaLog, Shown, ToldEnd
 
 
 @final
@@ -124,6 +124,23 @@ class TooFewIsSaid(NodeChecker):
             self.fail(
                 f"node {appended.node_id} has appended to {_name(appended.partition)} what was sent"
                 f" at {appended.asked_at:.3f} s; since {since:.3f} s too few were in sync"
+            )
+
+
+@final
+class CommittedIsNotCut(NodeChecker):
+    """A follower cuts off nothing that it takes for committed (I52).
+
+    Definition: the offset from which on it removes its records, for its leader's log is another one
+    there, is not below its own high watermark. So none may rise before the log is in order.
+    """
+
+    def cut(self, cut: Cut) -> None:
+        """See `NodeChecker`."""
+        if cut.offset < cut.high_watermark:
+            self.fail(
+                f"node {cut.node_id} removes {_name(cut.partition)} from {cut.offset} on, and takes"
+                f" it for committed up to {cut.high_watermark}"
             )
 
 

@@ -53,9 +53,10 @@ from tests.simulation.cluster.minutes import (
     Voted,
     Work,
 )
-from tests.simulation.cluster.replica_log import Appended, Opened, ReplicaLog, Shown, ToldEnd
+from tests.simulation.cluster.replica_log import Appended, Cut, Opened, ReplicaLog, Shown, ToldEnd
 from tests.simulation.cluster.replication_promises import (
     CommittedIsEverywhere,
+    CommittedIsNotCut,
     HighWatermarkStays,
     LatestRises,
     LogsMatch,
@@ -221,11 +222,16 @@ def known_end(end_offset: int) -> Story:
     return lambda checker: checker.known_end(PLACE, end_offset)
 
 
+def cut(offset: int, high_watermark: int) -> Story:
+    return lambda checker: checker.cut(Cut(1, PLACE, offset, high_watermark))
+
+
 def appended(asked_at: float) -> Story:
     return lambda checker: checker.appended(Appended(1, PLACE, asked_at))
 
 
 TOO_FEW = msgspec.structs.replace(shown(5), has_enough=False)
+LED_BY_2 = msgspec.structs.replace(shown(5, leader=None), agreed_leader=2)
 IN_MEMORY = msgspec.structs.replace(shown(5, log(5, 4)), is_durable=False)
 IN_TWO_EPOCHS = log(9, 9, (1, 0), (2, 6))
 CUT_AT_ITS_START = log(9, 9, (1, 3), (2, 6), log_start_offset=3)
@@ -313,6 +319,7 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(7)), IN_MEMORY)]),
     (CommittedIsEverywhere, [shows(shown(0, leader=None), shown(5, log(9, 5), leader=None))]),
     (CommittedIsEverywhere, [shows(shown(5, log(5, 5, (1, 5), log_start_offset=5)))]),
+    (CommittedIsNotCut, [cut(5, 5), cut(7, 5), cut(0, 0)]),
     (LogsMatch, [shows(shown(5, log(9), IN_TWO_EPOCHS, log(2)))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, CUT_AT_ITS_START, IN_TWO_EPOCHS))]),
@@ -325,15 +332,7 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (TooFewIsSaid, [appended(1.0), shows(TOO_FEW), at(3.0), appended(1.9)]),
     (TooFewIsSaid, [shows(TOO_FEW, shown(5), shown(5, leader=None)), at(3.0), appended(2.5)]),
     (LatestRises, [told_end(5, 1.0), told_end(4, 2.0), at(3.0), told_end(5, 2.5)]),
-    (
-        LatestRises,
-        [
-            shows(msgspec.structs.replace(shown(5, leader=None), agreed_leader=2)),
-            known_end(5),
-            at(3.0),
-            told_end(4, 2.5),
-        ],
-    ),
+    (LatestRises, [shows(LED_BY_2), known_end(5), at(3.0), told_end(4, 2.5)]),
 ]
 
 BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
@@ -448,6 +447,7 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
     ),
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(5, 5, (2, 0))))]),
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(5, 5, (1, 0), (2, 4))))]),
+    (CommittedIsNotCut, [cut(5, 5), cut(4, 5)]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (2, 5)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (2, 6)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4), (2, 6))))]),

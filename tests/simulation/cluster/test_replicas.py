@@ -9,12 +9,14 @@ import pytest
 import trio
 
 from broker.partition import Partition
+from broker.replication.fetcher import Fetcher
+from broker.replication.in_sync import InSyncKeeper
 from client.client import Client
-from tests.broker.replication.three_brokers import NODES, ThreeBrokers, make_topic, produce
+from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic, produce
 from tests.coordinator.raft_life import until
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.minutes import Minutes, NodeChecker
-from tests.simulation.cluster.replica_log import Opened, Shown
+from tests.simulation.cluster.replica_log import Asked, Cut, Opened, Shown
 from tests.simulation.cluster.replica_witness import batches_of, watching_replicas
 from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.witness import witnessing
@@ -27,12 +29,16 @@ class Notes(NodeChecker):
     def __init__(self) -> None:
         self.opened_by: list[int] = []
         self.shown_last: dict[tuple[bytes, int], Shown] = {}
+        self.cuts: list[Cut] = []
 
     def opened(self, opened: Opened) -> None:
         self.opened_by.append(opened.node_id)
 
     def shown(self, shown: Shown) -> None:
         self.shown_last[shown.partition] = shown
+
+    def cut(self, cut: Cut) -> None:
+        self.cuts.append(cut)
 
 
 def watched(look: Callable[[Replicas, Notes], None]) -> None:
@@ -89,9 +95,43 @@ def test_one_record_more_is_found() -> None:
     watched(look)
 
 
+def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
+    """One that comes back finds that its leader has deleted what it lacks."""
+
+    async def main(world: World) -> None:
+        notes, asked = Notes(), list[Asked]()
+        minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
+        minutes.on_asked.append(asked.append)
+        with witnessing(minutes), watching_replicas(Replicas(minutes)), trio.fail_after(60):
+            brokers = ThreeBrokers(world)
+            brokers.start()
+            await brokers.serve()
+
+            async def work(client: Client) -> None:
+                await make_topic(client)
+                await produce(client, 10)
+                follower, leader = brokers.followers()[0], brokers.leader()
+                brokers.kill(follower)
+                await until(lambda: follower not in brokers.in_sync())
+                await produce(client, 30)
+                await client.admin.delete_records(TOPIC, 0, 25)
+                brokers.start(follower)
+                await brokers.all_in_sync()
+
+                cut = notes.cuts[-1]
+                assert (cut.node_id, cut.offset) == (follower, 25)
+                assert cut.high_watermark <= 10
+                assert (asked[-1].node_id, [*asked[-1].joining]) == (leader, [follower])
+
+            await brokers.with_client(work)
+
+    Simulation(2).run(main)
+
+
 def test_nobody_watches_afterwards() -> None:
-    before = dict(Partition.__dict__)
+    owners = (Partition, Fetcher, InSyncKeeper)
+    before = [dict(owner.__dict__) for owner in owners]
 
     watched(lambda replicas, _: replicas.compare())
 
-    assert dict(Partition.__dict__) == before
+    assert [dict(owner.__dict__) for owner in owners] == before
