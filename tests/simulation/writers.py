@@ -67,6 +67,8 @@ class Values:
         self.name = name
         self._first_number = first_number
         self.random = random
+        self.leaves_last_alone = False
+        """Whether nothing goes to the last of several partitions."""
         self._plan = plan
         self._numbers = [0] * partition_count
 
@@ -77,7 +79,7 @@ class Values:
 
     def choose_partition(self) -> int:
         """Return where the next burst goes."""
-        return self.random.randrange(len(self._numbers))
+        return self.random.randrange(max(len(self._numbers) - self.leaves_last_alone, 1))
 
     def next(self, partition: int) -> SentRecord:
         """Return a new record."""

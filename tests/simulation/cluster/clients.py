@@ -83,6 +83,8 @@ class Clients:
         self._topic_id = b""
         self._should_stop = False
         self._is_dismissed = False
+        self._is_last_alone = False
+        self._all_values: list[Values] = []
         self._clients: dict[str, _Client] = {}
         self._generations: Counter[str] = Counter()
         self._workers: dict[str, _Worker] = {}
@@ -100,6 +102,8 @@ class Clients:
         """Start them all."""
         self._topic_id = topic_id
         self.crew = Crew(topic_id, self._plan.partition_count)
+        if self._plan.quiet_after_s is not None:
+            self._world.clock.call_later(self._plan.quiet_after_s, self._leave_last_alone)
         for number in range(self._plan.member_count):
             self._add(f"m{number}", partial(self._member, f"m{number}"))
         for number, plan in enumerate(self._plan.producers):
@@ -187,7 +191,16 @@ class Clients:
     def _values(self, generation: str, plan: ProducerPlan) -> Values:
         self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
         random = self._world.streams.stream(f"writer {generation}")
-        return Values(generation, plan, random, self._plan.partition_count)
+        values = Values(generation, plan, random, self._plan.partition_count)
+        values.leaves_last_alone = self._is_last_alone
+        self._all_values.append(values)
+        return values
+
+    def _leave_last_alone(self) -> None:
+        """Let nobody write to the last partition any more: what is there does not move."""
+        self._is_last_alone = True
+        for values in self._all_values:
+            values.leaves_last_alone = True
 
     def _writer(self, name: str, plan: ProducerPlan) -> Program:
         values = self._values(self._generation(name), plan)

@@ -4,7 +4,7 @@ Some are aimed: at whoever leads, or at moments that last microseconds.
 """
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from random import Random
@@ -18,6 +18,7 @@ from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_faults import DiskAim, ReplicaFaults
+from tests.simulation.cluster.return_faults import ReturnFaults
 from tests.simulation.file_tree import os_error
 from tests.simulation.link import LinkQuality
 from tests.simulation.plans import Fault
@@ -34,6 +35,10 @@ _POWER_CUTS = 0.6
 _AIM_S = 5.0
 """How long a fault waits for the moment that it is aimed at."""
 _POWER_IS_BACK_S = 1.0
+_MISSED_S = 1.5
+"""Nobody listens where a broker was for so long: it is given up."""
+_NEW_DISK_S = 2.0
+"""So long a machine is down whose disk is replaced."""
 _ELECTION_S = 2.0
 """So long the others need to elect somebody else."""
 _SESSION_S = SESSION_MS / 1000 + 1.0
@@ -72,7 +77,10 @@ class Nemesis:
         minutes.on_elected.append(self._elected)
         for machine in machines.all:
             machine.node.disk_watcher = partial(self._watch, machine)
-        self._replica_faults = ReplicaFaults(self, machines, minutes, sometimes)
+        self._return_faults = ReturnFaults(self, machines, minutes, sometimes)
+        self._replica_faults = ReplicaFaults(
+            self, machines, minutes, sometimes, self._return_faults.part_on_return
+        )
         self._effects: Mapping[str, Callable[[Fault], None]] = {
             "kill": lambda fault: self._any(fault).kill(),
             "cut_power": lambda fault: self._any(fault).cut_power(),
@@ -82,7 +90,7 @@ class Nemesis:
             "stall_loop": lambda fault: self._hold(
                 self._any(fault).node.stall_loop(fault.duration)
             ),
-            "stall_disk": lambda fault: self._stall_disk(self._any(fault), fault.duration),
+            "stall_disk": lambda fault: self.stall_disk(self._any(fault), fault.duration),
             "slow_disk": self._slow_disk,
             "fail_sync": self._fail_sync,
             "damage_voter": self._damage_voter,
@@ -103,6 +111,7 @@ class Nemesis:
             "crash_on_vote": partial(self._crash_at, is_vote=True),
             "crash_in_write": partial(self._crash_at, is_vote=False),
             **self._replica_faults.effects,
+            **self._return_faults.effects,
             "kill_client": lambda fault: clients.kill(fault.dice),
             "leave_group": lambda fault: clients.leave_group(fault.dice),
         }
@@ -137,6 +146,7 @@ class Nemesis:
         self._commit_aims.clear()
         self._election_aims.clear()
         self._replica_faults.end()
+        self._return_faults.end()
         for heal in self._heals:
             heal()
         self._world.network.set_quality(LinkQuality())
@@ -242,6 +252,17 @@ class Nemesis:
 
         self._world.clock.call_later(seconds, crash)
 
+    def kill_within(self, machine: Machine, seconds: float, *, down_s: float) -> None:
+        """Kill the process of a machine after so long, and start none before others miss it."""
+        process = machine.node.process
+
+        def kill() -> None:
+            if not self._is_over and machine.node.process is process:
+                machine.next_down_s = _MISSED_S + down_s
+                machine.kill()
+
+        self._world.clock.call_later(seconds, kill)
+
     # Disks.
 
     def _watch(self, machine: Machine, operation: str, path: str) -> None:
@@ -311,6 +332,7 @@ class Nemesis:
 
         def replace() -> None:
             machine.kill()
+            machine.next_down_s = _NEW_DISK_S
             machine.node.wipe_disk()
 
         self._world.clock.call_later(0.0, replace)
@@ -327,7 +349,8 @@ class Nemesis:
     def _hold(self, let_go: Callable[[], None]) -> None:
         self._heals.append(let_go)
 
-    def _stall_disk(self, machine: Machine, seconds: float) -> None:
+    def stall_disk(self, machine: Machine, seconds: float) -> None:
+        """Let no call to a disk end for so long."""
         machine.node.stall_disk(seconds)
         self._heals.append(lambda: machine.node.stall_disk(0.0))
 
@@ -372,6 +395,11 @@ class Nemesis:
             _SESSION_S + 2 * fault.duration,
         )[int(fault.dice * 100) % 3]
         self._cut_off(*ends, is_one_way=side < 2, seconds=seconds)
+
+    def part(self, machine: Machine, others: Sequence[Machine], seconds: float) -> None:
+        """Let nothing through between a machine and others for a while."""
+        names = [other.node.name for other in others]
+        self.later(seconds, self._world.network.partition([machine.node.name], names))
 
     def _cut_off(
         self, sources: list[str], targets: list[str], *, is_one_way: bool, seconds: float

@@ -69,6 +69,8 @@ class Machine:
         """Whether the node may have to come back under another identity."""
         self.is_hurried = False
         """Whether it is always started again at once."""
+        self.next_down_s: float | None = None
+        """How long it stays down the next time; `None` for what the plan says."""
         self.is_serving = False
         """Whether the process that runs has said that it has started."""
         self._world = world
@@ -90,7 +92,10 @@ class Machine:
             self.is_serving = False
             process = self.node.start(self._serve)
             await process.ended.wait()
-            with trio.move_on_after(self._random.expovariate(1 / self._restart_mean_s())):
+            down_s, self.next_down_s = self.next_down_s, None
+            if down_s is None:
+                down_s = self._random.expovariate(1 / self._restart_mean_s())
+            with trio.move_on_after(down_s):
                 await self._starts.wait()
 
     def start_now(self) -> None:

@@ -23,7 +23,16 @@ from coordinator.raft.messages import (
 from coordinator.raft_node import RaftNode
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import replica_log
-from tests.simulation.cluster.replica_log import Appended, Asked, Cut, Opened, Shown, ToldEnd
+from tests.simulation.cluster.replica_log import (
+    Appended,
+    Asked,
+    Cut,
+    Joined,
+    Opened,
+    Shown,
+    ToldEnd,
+    Waits,
+)
 from tests.simulation.cluster.witness import has_entry, snapshot_index, state_of
 
 Partition = replica_log.Partition
@@ -157,6 +166,15 @@ class NodeChecker:
 
     def cut(self, cut: Cut) -> None:
         """A follower is about to remove the end of its log."""
+
+    def waits(self, waits: Waits) -> None:
+        """A leader has appended what all in sync must have before it is acknowledged."""
+
+    def joined(self, joined: Joined) -> None:
+        """A node is in sync from now on."""
+
+    def asked(self, asked: Asked) -> None:
+        """A leader is about to ask for others in sync."""
 
     def told_end(self, told: ToldEnd) -> None:
         """A client was told where a partition ends."""

@@ -47,20 +47,23 @@ FAULT_GAPS_S: Final = {
     "crash_after_append": 3.0,
     "fail_log_sync": 12.0,
     "fill_disk": 12.0,
-    "wipe_disk": 30.0,
+    "wipe_disk": 10.0,
     "rot_replicas": 30.0,
+    "strike_on_join": 4.0,
+    "part_on_return": 8.0,
     "kill_client": 15.0,
     "leave_group": 4.0,
 }
 """The kinds of faults, and how far apart they are on average in a life that has them."""
 
-_ONLY_FOR_REPLICAS = {"wipe_disk", "rot_replicas"}
-"""What was on one disk only goes with it."""
+_ONLY_FOR_REPLICAS = {"wipe_disk", "rot_replicas", "strike_on_join", "part_on_return"}
+"""What was on one disk only goes with it, and nobody joins who is alone."""
 _REPLICATION_FACTORS = (1, 3, 3)
 _MEMBER_COUNTS = (0, 0, 2, 3)
 _LAST_ATTEMPTS = 8
 _MOVES = 0.4
-_OFTEN = {"crash_on_takeover", "crash_after_append"}
+_QUIET = 0.5
+_OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
 _HAS_OFTEN = 0.5
 _HAS_FAULT = 0.3
 """There are many kinds, and a cluster that never comes to itself shows little."""
@@ -97,6 +100,8 @@ class ClusterPlan(LifePlan, frozen=True):
     """By which part of the time it gains or loses, at most."""
     reads_from_followers: bool = False
     """Whether clients that read with the library prefer followers to leaders."""
+    quiet_after_s: float | None = None
+    """After this time nobody writes to the last partition any more; `None` for never."""
 
     @property
     def node_ids(self) -> range:
@@ -157,12 +162,17 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         clock_error_s=random.choice([0.0, 0.0, 5.0, 600.0]),
         clock_drift=random.choice([0.0, 0.0, 0.0005, 0.1]),
         reads_from_followers=streams.stream("readers").random() < 0.5,
+        quiet_after_s=_draw_quiet(streams.stream("quiet"), seconds),
     )
 
 
 def _draw_moves(random: Random, replication_factor: int) -> float | None:
     is_moved = replication_factor > 1 and random.random() < _MOVES
     return 10 ** random.uniform(-0.5, 0.7) if is_moved else None
+
+
+def _draw_quiet(random: Random, seconds: float) -> float | None:
+    return random.uniform(0.0, seconds / 2) if random.random() < _QUIET else None
 
 
 def _fit(plan: ProducerPlan, replication_factor: int) -> ProducerPlan:

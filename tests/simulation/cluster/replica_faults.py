@@ -22,8 +22,11 @@ from tests.simulation.sometimes import Sometimes
 _LOGS = "topics/"
 _FREE_BYTES_MAX = 4096
 _KILLED_AFTER_PAUSE = 0.6
-_AIM_S = 5.0
-"""How long a fault waits for the moment that it is aimed at."""
+_MISSED = 0.5
+"""The part of these that are missed long enough for others to go on without them."""
+_LOOK_S = 0.5
+_LOOKS = 6
+_PARTED_ON_RETURN = 0.7
 _AT_LEADERS = 0.7
 """The part of the crashes after appends that hit who leads the partition."""
 
@@ -44,6 +47,10 @@ class Attacker(Protocol):
 
     def crash_within(self, machine: Machine, seconds: float, dice: float) -> None:
         """Do so soon, unless another process runs by then."""
+        ...
+
+    def kill_within(self, machine: Machine, seconds: float, *, down_s: float) -> None:
+        """Kill a process soon, and start none before others have taken over."""
         ...
 
     def isolate(self, machine: Machine, fault: Fault) -> None:
@@ -68,15 +75,21 @@ class ReplicaFaults:
     """Carries out the faults that are about replicas."""
 
     def __init__(
-        self, attacker: Attacker, machines: Machines, minutes: Minutes, sometimes: Sometimes
+        self,
+        attacker: Attacker,
+        machines: Machines,
+        minutes: Minutes,
+        sometimes: Sometimes,
+        part_on_return: Callable[[int, Fault], None],
     ) -> None:
-        """Strike by means of `attacker`."""
+        """Strike by means of `attacker`; see `ReturnFaults.part_on_return`."""
+        self._part_on_return = part_on_return
         self._attacker = attacker
         self._machines = machines
         self._minutes = minutes
         self._sometimes = sometimes
         self._takeover_aims: list[Fault] = []
-        self._wipe_aims: list[Fault] = []
+        self._is_over = False
         self._partitions: dict[Partition, records.Partition] = {}
         minutes.on_committed.append(self._committed)
         self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
@@ -95,7 +108,7 @@ class ReplicaFaults:
     def end(self) -> None:
         """Wait for nothing any more."""
         self._takeover_aims.clear()
-        self._wipe_aims.clear()
+        self._is_over = True
 
     def _any(self, fault: Fault) -> Machine:
         return self._machines.all[int(fault.dice * len(self._machines.all))]
@@ -140,9 +153,6 @@ class ReplicaFaults:
         leader = partition.leader
         if before is not None and leader in before.eligible_leader_replicas:
             self._sometimes.reached("eligible replica led")
-        if self._wipe_aims and partition.eligible_leader_replicas:
-            self._wipe_aims.clear()
-            self._attacker.wipe(self._machine(partition.eligible_leader_replicas[0]))
         if leader is None or not self._takeover_aims:
             return
         if before is not None and leader == before.leader:
@@ -156,19 +166,32 @@ class ReplicaFaults:
     # Disks.
 
     def _wipe_disk(self, fault: Fault) -> None:
-        """Wipe the disk of a node that is just eligible to lead something, or else of any."""
+        """Wipe the disk of a node that is eligible to lead something and away, or else of any.
 
-        def give_up() -> None:
-            if fault in self._wipe_aims:
-                self._wipe_aims.remove(fault)
-                self._attacker.wipe(self._any(fault))
+        Sometimes it cannot reach who leads its partitions when it comes back.
+        """
+        self._wipe_eligible(fault, _LOOKS)
 
-        for partition in self._partitions.values():
-            if partition.eligible_leader_replicas:
-                self._attacker.wipe(self._machine(partition.eligible_leader_replicas[-1]))
-                return
-        self._wipe_aims.append(fault)
-        self._attacker.later(_AIM_S, give_up)
+    def _wipe_eligible(self, fault: Fault, looks_left: int) -> None:
+        if self._is_over:
+            return
+        away = self._eligible_and_away()
+        if looks_left and not away:
+            self._attacker.later(_LOOK_S, lambda: self._wipe_eligible(fault, looks_left - 1))
+            return
+        machine = self._machine(away[0]) if away else self._any(fault)
+        self._attacker.wipe(machine)
+        if fault.dice * 100 % 1 < _PARTED_ON_RETURN:
+            self._part_on_return(machine.node_id, fault)
+
+    def _eligible_and_away(self) -> list[int]:
+        state = self._minutes.image.state
+        return [
+            node_id
+            for partition in self._partitions.values()
+            for node_id in partition.eligible_leader_replicas
+            if node_id in state.brokers and state.brokers[node_id].is_fenced
+        ]
 
     def _leads(self, machine: Machine, path: str) -> bool:
         """Return whether a machine leads the partition whose log is there."""
@@ -191,7 +214,11 @@ class ReplicaFaults:
             self._sometimes.reached("crash after append")
             # Some followers may have fetched it then, and others not.
             seconds = 10 ** Random(fault.dice).uniform(-4, -2)
-            self._attacker.crash_within(machine, seconds, fault.dice)
+            if wants_leader and fault.dice * 1000 % 1 < _MISSED:
+                # What only it has appended it has still when it comes back, and others went on.
+                self._attacker.kill_within(machine, seconds, down_s=min(fault.duration, 3.0))
+            else:
+                self._attacker.crash_within(machine, seconds, fault.dice)
             return True
 
         self._attacker.aim_at_disk(aim)

@@ -80,6 +80,24 @@ class Cut(msgspec.Struct, frozen=True):
     """Up to where the follower takes what it has for committed."""
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """A leader has appended what is acknowledged only when all in sync have it."""
+
+    node_id: int
+    partition: Partition
+    has_enough: bool
+    """Whether `min_in_sync_replicas` are in sync, as it knows."""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The cluster takes a node for in sync from now on that does not lead, and was not before."""
+
+    node_id: int
+    partition: Partition
+    broker_epoch: int
+    """Of the process that the cluster knows."""
+
+
 class Asked(msgspec.Struct, frozen=True):
     """A leader is about to ask the cluster for others in sync."""
 
@@ -88,6 +106,15 @@ class Asked(msgspec.Struct, frozen=True):
     partition: Partition
     joining: Sequence[int]
     """Who is to be in sync, and is not."""
+    in_sync: Sequence[tuple[int, int]] = ()
+    """All who are to be, and the broker epochs of the processes that the leader means."""
+    high_watermark: int = 0
+    """The highest that was ever shown."""
+    logs: Mapping[int, ReplicaLog] = {}
+    """What those have of whom the cluster and the leader know the same process, by node; of nobody
+    if the leader was deposed and does not know it."""
+    is_durable: bool = True
+    """Whether only what is on a disk counts."""
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -10,14 +10,16 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from broker.partition import Partition
+from broker.partition import AckWaiter, Partition
 from broker.replication.fetcher import Fetcher
 from broker.replication.in_sync import InSyncKeeper, _Wish
 from isr.follower import Restart, Truncate
 from isr.followers import Followers
+from isr.leader import PartitionLeader
 from logstore.log import PartitionLog
 from tests.simulation.mutant import Mutant, Patch
 from wire.env import BytesLike
+from wire.produce import Acks
 from wire.record_batch import BatchHeader, parse_header
 
 _HEADER_CRC = slice(4, 8)
@@ -39,8 +41,18 @@ class ReplicaListener(Protocol):
         """A follower is about to remove what it has from an offset on."""
         ...
 
-    def asks(self, replica: Partition, in_sync: Sequence[int]) -> None:
-        """A leader is about to ask the cluster to take these nodes for in sync."""
+    def waits(self, replica: Partition, acks: Acks) -> None:
+        """A leader has appended a batch that is still to be acknowledged."""
+        ...
+
+    def asks(
+        self,
+        node_id: int,
+        replica: Partition,
+        leader: PartitionLeader,
+        in_sync: Sequence[tuple[int, int]],
+    ) -> None:
+        """A leader is about to ask the cluster to take these for in sync: nodes, broker epochs."""
         ...
 
 
@@ -49,6 +61,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     """Tell `listener` of all replicas while the block runs."""
     # As they are now: there may be planted bugs in them.
     begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
+    wait_for_ack = Partition.wait_for_ack
     begin_repair, submit = Fetcher._begin_repair, InSyncKeeper._submit
 
     def begin_watched(self: Partition, *args: Any, **named: Any) -> None:  # noqa: ANN401
@@ -69,15 +82,27 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         listener.cuts(partition, step.offset)
         begin_repair(self, partition, step)
 
+    def wait_for_ack_watched(
+        self: Partition, acks: Acks, offset: int, waiter: AckWaiter, index: int
+    ) -> None:
+        listener.waits(self, acks)
+        wait_for_ack(self, acks, offset, waiter, index)
+
     async def submit_watched(self: InSyncKeeper, wishes: list[_Wish]) -> None:
         for each in wishes:
-            listener.asks(each.partition, [node for node, _ in each.wish.in_sync_replicas])
+            listener.asks(
+                self._surroundings.node_id,
+                each.partition,
+                each.leader,
+                each.wish.in_sync_replicas,
+            )
         await submit(self, wishes)
 
     patches: list[Patch] = [
         (Partition, "__init__", begin_watched),
         (Partition, "lead", lead_watched),
         (Partition, "progressed", progress_watched),
+        (Partition, "wait_for_ack", wait_for_ack_watched),
         (Fetcher, "_begin_repair", begin_repair_watched),
         (InSyncKeeper, "_submit", submit_watched),
     ]

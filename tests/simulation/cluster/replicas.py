@@ -11,11 +11,21 @@ import msgspec
 from broker.partition import Partition as Replica
 from coordinator.cluster.records import BrokerRegistered, Partition, PartitionsChanged
 from isr.durability import Durability
+from isr.leader import PartitionLeader
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import minutes
-from tests.simulation.cluster.replica_log import Asked, Cut, Opened, ReplicaLog, Shown
+from tests.simulation.cluster.replica_log import (
+    Asked,
+    Cut,
+    Joined,
+    Opened,
+    ReplicaLog,
+    Shown,
+    Waits,
+)
 from tests.simulation.cluster.replica_witness import batches_of
 from wire.errors import CorruptRecordError, LogOfflineError
+from wire.produce import Acks
 
 
 @final
@@ -34,6 +44,8 @@ class Replicas:
         self._seen: dict[Replica, tuple[object, int, bool]] = {}
         """What each leader has shown last."""
         self._disk_ids: dict[int, str] = {}
+        self._in_sync: dict[minutes.Partition, tuple[int, ...]] = {}
+        """As far as they have changed."""
         kept.on_committed.append(self._committed)
 
     # See `ReplicaListener`.
@@ -85,14 +97,44 @@ class Replicas:
             cut = Cut(node_id, replica.key, offset, replica.high_watermark)
             self._minutes.tell(lambda checker: checker.cut(cut))
 
-    def asks(self, replica: Replica, in_sync: Sequence[int]) -> None:
+    def waits(self, replica: Replica, acks: Acks) -> None:
         """See `ReplicaListener`."""
         node_id, leader = self._node_of(replica), replica.leader
-        if node_id is None or leader is None:
+        if node_id is not None and leader is not None and acks is Acks.ALL:
+            waits = Waits(node_id, replica.key, leader.replicas.has_enough)
+            self._minutes.tell(lambda checker: checker.waits(waits))
+
+    def asks(
+        self,
+        node_id: int,
+        replica: Replica,
+        leader: PartitionLeader,
+        in_sync: Sequence[tuple[int, int]],
+    ) -> None:
+        """See `ReplicaListener`."""
+        state = self._minutes.image.state
+        known = state.partition(*replica.key)
+        if known is None:
             return
-        joining = [node for node in in_sync if node not in leader.replicas.in_sync_replicas]
+        joining = [each for each in in_sync if each[0] not in leader.replicas.in_sync_replicas]
+        logs = self._logs(replica.key)
+        leads = (known.leader, known.leader_epoch) == (node_id, leader.leader_epoch)
+        asked = Asked(
+            node_id,
+            replica.key,
+            [node for node, _ in joining],
+            list(in_sync),
+            self.high_watermark(replica.key),
+            {
+                node: logs.get(node, ReplicaLog(0, 0))
+                for node, epoch in joining
+                if leads and node in state.brokers and state.brokers[node].broker_epoch == epoch
+            },
+            leader.durability is Durability.FSYNC,
+        )
+        self._minutes.tell(lambda checker: checker.asked(asked))
         for listener in self._minutes.on_asked:
-            listener(Asked(node_id, replica.key, joining))
+            listener(asked)
 
     def truncated(self, directory: str) -> None:
         """Look at a partition one of whose replicas, in this directory, was truncated."""
@@ -189,6 +231,16 @@ class Replicas:
             del replicas[node_id]
         shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
         self._minutes.tell(lambda checker: checker.shown(shown))
+        before = self._in_sync.get(key, known.in_sync_replicas)
+        self._in_sync[key] = known.in_sync_replicas
+        for node_id in known.in_sync_replicas:
+            if node_id not in before and node_id != known.leader:
+                self._joined(node_id, key)
+
+    def _joined(self, node_id: int, key: minutes.Partition) -> None:
+        epoch = self._minutes.image.state.brokers[node_id].broker_epoch
+        joined = Joined(node_id, key, epoch)
+        self._minutes.tell(lambda checker: checker.joined(joined))
 
     def _as_shown(
         self, key: minutes.Partition, known: Partition, committed: tuple[int, int | None]

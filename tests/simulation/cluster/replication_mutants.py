@@ -27,6 +27,7 @@ from wire.record_batch import BatchHeader
 _FIT_FOR_CLUSTERS: Final = (
     "truncate by high watermark",
     "truncate only what is too long",
+    "high watermark before truncation",
     "epoch lookup off by one",
     "high watermark over the committed ISR",
     "high watermark over the wished ISR",

@@ -5,7 +5,17 @@ from typing import final
 
 from tests.simulation.cluster import minutes
 from tests.simulation.cluster.minutes import NodeChecker
-from tests.simulation.cluster.replica_log import Appended, Cut, Opened, ReplicaLog, Shown, ToldEnd
+from tests.simulation.cluster.replica_log import (
+    Appended,
+    Asked,
+    Cut,
+    Joined,
+    Opened,
+    ReplicaLog,
+    Shown,
+    ToldEnd,
+    Waits,
+)
 
 
 @final
@@ -100,7 +110,8 @@ class TooFewIsSaid(NodeChecker):
     """With too few in sync nothing is appended that has to wait for them (KIP-966).
 
     Definition: if a leader knew all the time, from the question to the answer, that fewer than
-    `min_in_sync_replicas` are in sync, a produce with acks of all was not appended.
+    `min_in_sync_replicas` are in sync, a produce with acks of all was not appended; nor does any
+    wait for the others at a leader that knows so when it was appended.
     """
 
     def __init__(self) -> None:
@@ -117,6 +128,14 @@ class TooFewIsSaid(NodeChecker):
         else:
             self._short_since.setdefault(key, self.now())
 
+    def waits(self, waits: Waits) -> None:
+        """See `NodeChecker`."""
+        if not waits.has_enough:
+            self.fail(
+                f"node {waits.node_id} has appended to {_name(waits.partition)} though too few are"
+                " in sync"
+            )
+
     def appended(self, appended: Appended) -> None:
         """See `NodeChecker`."""
         since = self._short_since.get((appended.partition, appended.node_id), inf)
@@ -124,6 +143,54 @@ class TooFewIsSaid(NodeChecker):
             self.fail(
                 f"node {appended.node_id} has appended to {_name(appended.partition)} what was sent"
                 f" at {appended.asked_at:.3f} s; since {since:.3f} s too few were in sync"
+            )
+
+
+@final
+class JoinersHaveAll(NodeChecker):
+    """Whom a leader asks the cluster to take for in sync has all that is committed (I41).
+
+    Definition: when a leader that was not deposed is about to ask, and the process that it names is
+    the one that the cluster knows, that one has all below the highest high watermark ever shown. By
+    the time of the answer it may have caught up, so that nobody would notice.
+    """
+
+    def asked(self, asked: Asked) -> None:
+        """See `NodeChecker`."""
+        for node_id, log in asked.logs.items():
+            end = (
+                min(log.end_offset, log.durable_end_offset) if asked.is_durable else log.end_offset
+            )
+            if end < asked.high_watermark:
+                self.fail(
+                    f"node {asked.node_id} asks for node {node_id} in {_name(asked.partition)},"
+                    f" which has {end}, and {asked.high_watermark} is committed"
+                )
+
+
+@final
+class JoinersAreKnown(NodeChecker):
+    """Who joins those in sync is the process whose reports a leader has seen (I42, KIP-903).
+
+    Definition: when the cluster takes a node for in sync, unless it is to lead, some leader has
+    asked for the very process that the cluster knows.
+    """
+
+    def __init__(self) -> None:
+        """Know of no question."""
+        self._asked: set[tuple[minutes.Partition, int, int]] = set()
+
+    def asked(self, asked: Asked) -> None:
+        """See `NodeChecker`."""
+        for node_id, epoch in asked.in_sync:
+            self._asked.add((asked.partition, node_id, epoch))
+
+    def joined(self, joined: Joined) -> None:
+        """See `NodeChecker`."""
+        if (joined.partition, joined.node_id, joined.broker_epoch) not in self._asked:
+            self.fail(
+                f"node {joined.node_id} is in sync in {_name(joined.partition)}, and no leader"
+                f" asked for its process of broker epoch {joined.broker_epoch}"
             )
 
 

@@ -27,6 +27,7 @@ from coordinator.groups.records import (
     TopicForgotten,
 )
 from tests.simulation.checkers.book import ViolationError
+from tests.simulation.cluster import replica_log
 from tests.simulation.cluster.consensus_promises import (
     AppliedInOrder,
     ElectionSafety,
@@ -53,11 +54,13 @@ from tests.simulation.cluster.minutes import (
     Voted,
     Work,
 )
-from tests.simulation.cluster.replica_log import Appended, Cut, Opened, ReplicaLog, Shown, ToldEnd
+from tests.simulation.cluster.replica_log import Appended, Opened, ReplicaLog, Shown, ToldEnd
 from tests.simulation.cluster.replication_promises import (
     CommittedIsEverywhere,
     CommittedIsNotCut,
     HighWatermarkStays,
+    JoinersAreKnown,
+    JoinersHaveAll,
     LatestRises,
     LogsMatch,
     ReplicaStays,
@@ -222,10 +225,6 @@ def known_end(end_offset: int) -> Story:
     return lambda checker: checker.known_end(PLACE, end_offset)
 
 
-def cut(offset: int, high_watermark: int) -> Story:
-    return lambda checker: checker.cut(Cut(1, PLACE, offset, high_watermark))
-
-
 def appended(asked_at: float) -> Story:
     return lambda checker: checker.appended(Appended(1, PLACE, asked_at))
 
@@ -235,6 +234,13 @@ LED_BY_2 = msgspec.structs.replace(shown(5, leader=None), agreed_leader=2)
 IN_MEMORY = msgspec.structs.replace(shown(5, log(5, 4)), is_durable=False)
 IN_TWO_EPOCHS = log(9, 9, (1, 0), (2, 6))
 CUT_AT_ITS_START = log(9, 9, (1, 3), (2, 6), log_start_offset=3)
+
+CUTS, ASKED = (
+    replica_log.Cut(1, PLACE, 5, 6),
+    replica_log.Asked(1, PLACE, [2], [(2, 7)], 6, {2: log(5)}),
+)
+MOVED = [committed(added(1)), committed(changed(led_by(2, 1)))]
+JOINED = replica_log.Joined(2, PLACE, 7)
 
 RESET = OffsetsReset("g", 0, [PartitionCommit(TOPIC, 0, 3)])
 
@@ -284,25 +290,9 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (FencedIsSilent, [committed(fenced(1)), at(3), committed(let_in(1)), served(1, 2.5)]),
     (FencedIsSilent, [committed(fenced(1)), served(2, 2.5)]),
     (OneLeader, [committed(added(1)), served(1, 2.5), at(3), served(1, 2.7)]),
-    (
-        OneLeader,
-        [committed(added(1)), committed(changed(led_by(2, 1))), served(1, 3), served(2, 3)],
-    ),
-    (
-        OneLeader,
-        [committed(added(1)), committed(changed(led_by(2, 1))), at(4), served(2, 3), served(1, 3)],
-    ),
-    (
-        OneLeader,
-        [
-            committed(let_in(1)),
-            committed(added(1)),
-            committed(changed(led_by(2, 1))),
-            served(2, 3),
-            at(4),
-            served(1, 3.5),
-        ],
-    ),
+    (OneLeader, [*MOVED, served(1, 3), served(2, 3)]),
+    (OneLeader, [*MOVED, at(4), served(2, 3), served(1, 3)]),
+    (OneLeader, [committed(let_in(1)), *MOVED, served(2, 3), at(4), served(1, 3.5)]),
     (OneOwner, [committed(given("a")), committed(given("a", released=True), given("b"))]),
     (
         OneOwner,
@@ -319,7 +309,9 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(7)), IN_MEMORY)]),
     (CommittedIsEverywhere, [shows(shown(0, leader=None), shown(5, log(9, 5), leader=None))]),
     (CommittedIsEverywhere, [shows(shown(5, log(5, 5, (1, 5), log_start_offset=5)))]),
-    (CommittedIsNotCut, [cut(5, 5), cut(7, 5), cut(0, 0)]),
+    (CommittedIsNotCut, [lambda checker: checker.cut(msgspec.structs.replace(CUTS, offset=6))]),
+    (JoinersHaveAll, [lambda checker: checker.asked(msgspec.structs.replace(ASKED, logs={}))]),
+    (JoinersAreKnown, [lambda checker: checker.asked(ASKED), lambda it: it.joined(JOINED)]),
     (LogsMatch, [shows(shown(5, log(9), IN_TWO_EPOCHS, log(2)))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, CUT_AT_ITS_START, IN_TWO_EPOCHS))]),
@@ -447,11 +439,13 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
     ),
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(5, 5, (2, 0))))]),
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(5, 5, (1, 0), (2, 4))))]),
-    (CommittedIsNotCut, [cut(5, 5), cut(4, 5)]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (2, 5)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (2, 6)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4), (2, 6))))]),
     (LogsMatch, [shows(shown(5, log(9), log(2), log(9, 9, (0, 0), (1, 1))))]),
+    (CommittedIsNotCut, [lambda checker: checker.cut(CUTS)]),
+    (JoinersHaveAll, [lambda checker: checker.asked(ASKED)]),
+    (JoinersAreKnown, [lambda checker: checker.joined(JOINED)]),
     (HighWatermarkStays, [shows(shown(5)), shows(shown(4))]),
     (ReplicaStays, [opened(log(4), log(9, 5))]),
     (TooFewIsSaid, [shows(TOO_FEW), at(3.0), shows(TOO_FEW), appended(2.5)]),

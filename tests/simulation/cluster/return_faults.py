@@ -1,0 +1,155 @@
+"""Faults that are aimed at replicas that come back, and at leaders that ask for them to join.
+
+For a moment others know a replica as it was before, and count on it as it will be soon.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Final, Protocol, final
+
+from coordinator.cluster.records import BrokerRegistered
+from tests.simulation.cluster.machines import Machine, Machines
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.replica_log import Asked
+from tests.simulation.plans import Fault
+from tests.simulation.sometimes import Sometimes
+
+_AIM_S = 10.0
+"""How long a fault waits for the moment that it is aimed at."""
+_LET_IN_S = 2.0
+"""So long it takes, about, from the registration of a broker until it may lead and join."""
+_STRIKES: Final = ("stall joiner", "crash joiner", "pause joiner", "kill leader", "delay leader")
+
+
+class Attacker(Protocol):
+    """What can be done to any machine; see `tests.simulation.cluster.faults.Nemesis`."""
+
+    def later(self, seconds: float, heal: Callable[[], None]) -> None:
+        """Heal after a while, and at the end in any case, but once."""
+        ...
+
+    def crash_within(self, machine: Machine, seconds: float, dice: float) -> None:
+        """Crash a machine soon, unless another process runs by then."""
+        ...
+
+    def kill_within(self, machine: Machine, seconds: float, *, down_s: float) -> None:
+        """Kill a process soon, and start none before others have taken over."""
+        ...
+
+    def stall_disk(self, machine: Machine, seconds: float) -> None:
+        """Let no call to a disk end for so long."""
+        ...
+
+    def part(self, machine: Machine, others: Sequence[Machine], seconds: float) -> None:
+        """Let nothing through between a machine and others for a while."""
+        ...
+
+
+@final
+class ReturnFaults:
+    """Carries them out."""
+
+    def __init__(
+        self, attacker: Attacker, machines: Machines, minutes: Minutes, sometimes: Sometimes
+    ) -> None:
+        """Strike by means of `attacker`."""
+        self._attacker = attacker
+        self._machines = machines
+        self._minutes = minutes
+        self._sometimes = sometimes
+        self._join_aims: list[Fault] = []
+        self._return_aims: list[tuple[int | None, Fault]] = []
+        """Each with the node that it waits for, or `None` for any."""
+        minutes.on_asked.append(self._asked)
+        minutes.on_committed.append(self._committed)
+        self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
+            "strike_on_join": partial(self._aim, self._join_aims),
+            "part_on_return": lambda fault: self.part_on_return(None, fault),
+        }
+        """By kind."""
+
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self._join_aims.clear()
+        self._return_aims.clear()
+
+    def part_on_return(self, node_id: int | None, fault: Fault) -> None:
+        """Cut a node, or any, off from who leads its partitions when it is registered anew."""
+        aim = (node_id, fault)
+        self._return_aims.append(aim)
+
+        def give_up() -> None:
+            if aim in self._return_aims:
+                self._return_aims.remove(aim)
+
+        self._attacker.later(2 * _AIM_S, give_up)
+
+    def _aim(self, aims: list[Fault], fault: Fault) -> None:
+        def give_up() -> None:
+            if fault in aims:
+                aims.remove(fault)
+
+        aims.append(fault)
+        self._attacker.later(_AIM_S, give_up)
+
+    def _asked(self, asked: Asked) -> None:
+        """Strike while a leader asks for others to join.
+
+        It waits for what is not decided yet, and who joins is not yet where it will have to be.
+        """
+        if not (asked.joining and self._join_aims):
+            return
+        fault = self._join_aims.pop()
+        random = Random(fault.dice)
+        strike = random.choice(_STRIKES)
+        self._sometimes.reached(f"join: {strike}")
+        leader, joiner = self._machine(asked.node_id), self._machine(asked.joining[0])
+        soon_s = 10 ** random.uniform(-4, -1)
+        if strike == "stall joiner":
+            self._attacker.stall_disk(joiner, fault.duration)
+        elif strike == "pause joiner":
+            self._attacker.later(fault.duration, joiner.node.pause(fault.duration))
+        elif strike == "delay leader":
+            decides = self._machines.leader()
+            if decides not in (None, leader):
+                self._attacker.part(leader, [decides], 2 * fault.duration)
+        elif strike == "kill leader":
+            self._attacker.kill_within(leader, soon_s, down_s=min(fault.duration, 3.0))
+        else:
+            self._attacker.crash_within(joiner, soon_s, fault.dice)
+
+    def _committed(self, entry: Sequence[object]) -> None:
+        for record in entry:
+            if isinstance(record, BrokerRegistered):
+                self._returned(record.broker.node_id)
+
+    def _returned(self, node_id: int) -> None:
+        """Part who is registered anew; all were before the first fault."""
+        aim = next((aim for aim in self._return_aims if aim[0] in (None, node_id)), None)
+        if aim is None:
+            return
+        self._return_aims.remove(aim)
+        _, fault = aim
+        decides, returned = self._machines.leader(), self._machine(node_id)
+        leaders = [
+            machine
+            for machine in self._machines.all
+            if machine.node_id in self._leaders_of(node_id) and machine not in (decides, returned)
+        ]
+        if leaders:
+            self._sometimes.reached("parted on return")
+            self._attacker.part(returned, leaders, _LET_IN_S + fault.duration)
+
+    def _leaders_of(self, node_id: int) -> set[int]:
+        """Return who leads partitions of which a node has replicas."""
+        state = self._minutes.image.state
+        return {
+            partition.leader
+            for topic in state.catalog.topics
+            for partition in state.partitions(topic.topic_id)
+            if node_id in partition.replicas and partition.leader is not None
+        }
+
+    def _machine(self, node_id: int) -> Machine:
+        return next(machine for machine in self._machines.all if machine.node_id == node_id)
