@@ -102,7 +102,11 @@ class QueuePartition:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it knows enough records to be asked."""
+        """Whether it knows enough records to be asked.
+
+        Messages of a FIFO queue may be received and settled before: it hands out what it was told
+        of, in order. To be purged, counted or looked at it has to know all.
+        """
         return self._fold.order is not None and self._fold.fresh.end >= self._fold.cursor
 
     def records_came(
