@@ -10,6 +10,7 @@ from typing import final
 import trio
 
 from tests.simulation.checkers.book import Acknowledged, Book
+from tests.simulation.clock import EPOCH_MS
 from tests.simulation.cluster.machines import PORT, host_of
 from tests.simulation.cluster.minutes import Minutes, Served
 from tests.simulation.cluster.plans import ClusterPlan
@@ -143,7 +144,8 @@ class Visitor:
         partition = self._values.choose_partition()
         record = self._values.next(partition)
         asked_at = trio.current_time()
-        batch = encode_batch(Columns(1, values=[record.value]), first_timestamp_ms=1)
+        written_at_ms = EPOCH_MS + int(asked_at * 1000)  # Older ones than a week would be deleted.
+        batch = encode_batch(Columns(1, values=[record.value]), first_timestamp_ms=written_at_ms)
         entry = PartitionBatch(self._topic_id, partition, len(batch))
         request = ProduceRequest(Acks.ALL, _ACK_TIMEOUT_MS, [entry])
         self._book.sent(record)
