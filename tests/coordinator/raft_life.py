@@ -7,7 +7,7 @@ from typing import final
 import trio
 
 from coordinator.raft.errors import ProposalRefusedError
-from coordinator.waiting_commands import LostCommandError
+from coordinator.waiting_commands import LostCommandError, OvertakenCommandError
 from tests.coordinator.raft_nodes import Host
 from tests.simulation.link import LinkQuality
 from tests.simulation.world import World
@@ -48,7 +48,12 @@ class Client:
             value = b"%d.%d" % (self._number, self._count)
             try:
                 self.done[await host.raft.propose(value)] = value
-            except (ProposalRefusedError, LostCommandError, LogOfflineError):
+            except (
+                ProposalRefusedError,
+                LostCommandError,
+                OvertakenCommandError,
+                LogOfflineError,
+            ):
                 return
 
 
