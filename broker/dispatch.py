@@ -27,7 +27,7 @@ from wire.produce import ProduceRequest
 from wire.session import MetadataRequest
 
 PlainHandler = Callable[[Any, memoryview], object]
-"""Takes message and attachment, and returns the reply at once."""
+"""Takes message and attachment, and returns the reply at once; `None` if nobody wants one."""
 ParkingHandler = Callable[[Any, Replier], None]
 """Takes a message, and replies at once or when there is something to say."""
 SlowHandler = Callable[[Any], Awaitable[object]]
@@ -91,7 +91,7 @@ class Dispatcher:
         with replier:
             plain = self._plain.get(key)
             if plain is not None:
-                replier.reply(plain(request.message, request.attachment))
+                replier.reply_if_wanted(plain(request.message, request.attachment))
                 return
             parking = self._parking.get(key)
             if parking is not None:

@@ -89,6 +89,13 @@ class Replier:
         self.asking.outbox.put(frame)
         self.asking.answered()
 
+    def reply_if_wanted(self, message: object) -> None:
+        """Send the reply; `None` when nobody waits for one."""
+        if message is None:
+            self.nothing()
+        else:
+            self.reply(message)
+
     def nothing(self) -> None:
         """Say that no answer is wanted."""
         self._note_answered()

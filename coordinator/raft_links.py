@@ -21,6 +21,8 @@ _CONNECT_TIMEOUT_S = 1.0
 _SILENCE_S = 1.0
 """A connection on which nothing is answered for so long is given up: after a partition TCP waits
 ever longer before it tries again, a new connection does not."""
+_ASK_S = 0.5
+"""How long an answer is worth: messages sent meanwhile go without one, for Raft has its own."""
 _RETRY_S = 0.2
 _QUEUE_MAX = 4096
 """Messages that wait for one node. The core sends less than that ahead of answers."""
@@ -111,8 +113,10 @@ class _Link:
         self._on_lost: Callable[[], None] | None = None
         """To be called when the connection is lost over which a snapshot has arrived."""
         self._wake = trio.Event()
+        self._asked_at = float("-inf")
+        """When an answer was last asked for, on this connection."""
         self._answered_at = 0.0
-        """When the last answer came, or when something was sent and nothing was open."""
+        """When the last answer came, or when one was asked for and nothing was open."""
         self._open_count = 0
         self.refused_since: float | None = None
         """See `RaftLinks.refused_since`."""
@@ -172,6 +176,7 @@ class _Link:
     async def _serve(self, connection: RpcConnection) -> None:
         """Send until the connection is lost, or nothing is answered any more."""
         self._open_count = 0
+        self._asked_at = float("-inf")
         async with trio.open_nursery() as nursery:
             while not connection.is_lost and not self._is_silent():
                 # Without an open question there is nothing that could fail to be answered.
@@ -188,8 +193,15 @@ class _Link:
             nursery.cancel_scope.cancel()
 
     def _submit(self, connection: RpcConnection, queue: list[bytes]) -> None:
+        now = trio.current_time()
+        is_new = connection.version_of(api.RAFT) > 1
+        if is_new and now < self._asked_at + _ASK_S:
+            request = RaftRequest(self._cluster_id, queue, is_answered=False)
+            connection.submit(api.RAFT, request, None)
+            return
+        self._asked_at = now
         if self._open_count == 0:
-            self._answered_at = trio.current_time()
+            self._answered_at = now
         self._open_count += 1
         connection.submit(api.RAFT, RaftRequest(self._cluster_id, queue), self._answered)
 

@@ -48,10 +48,9 @@ class DeduplicationScope(StrEnum):
 
 @final
 class DeduplicationRule:
-    """How a message is told from others.
+    """How a message is told from others. Chosen when the topic or queue is made, and kept.
 
-    The scope of a queue never changes: ids would be looked for under other keys than those they
-    are remembered by. Whether the content counts may change, for that is only about new messages.
+    A rule that changed would look for ids under other keys than those they were remembered by.
     """
 
     __slots__ = ("is_content_based", "scope")

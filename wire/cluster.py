@@ -43,6 +43,9 @@ class RaftRequest(msgspec.Struct, frozen=True, array_like=True):
     """Refused by a node of another cluster."""
     messages: list[bytes]
     """In the order in which they were sent; each is a message of `coordinator.raft.messages`."""
+    is_answered: bool = True
+    """Whether the sender wants to know that they have arrived; a refusal is sent in any case.
+    Since version 2."""
 
 
 class RaftReply(msgspec.Struct, frozen=True, array_like=True):

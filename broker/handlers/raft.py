@@ -21,8 +21,8 @@ class RaftHandler:
         self._pieces: dict[Identity, bytearray] = {}
         """What has come of snapshots that are under way, by sender."""
 
-    def handle(self, request: RaftRequest, attachment: memoryview) -> RaftReply:
-        """Take in messages.
+    def handle(self, request: RaftRequest, attachment: memoryview) -> RaftReply | None:
+        """Take in messages; `None` if the sender wants no answer.
 
         Raises:
             InvalidRequestError: They come from another cluster, or are no messages of Raft.
@@ -36,7 +36,7 @@ class RaftHandler:
         for message in messages:
             if not isinstance(message, SnapshotRequest):  # One without data is of no use.
                 self._node.received(message)
-        return RaftReply(self._node.identity.node_id)
+        return RaftReply(self._node.identity.node_id) if request.is_answered else None
 
     def handle_snapshot(self, request: RaftSnapshotRequest, piece: memoryview) -> RaftSnapshotReply:
         """Take in a piece of a snapshot.

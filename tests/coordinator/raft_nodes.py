@@ -113,7 +113,7 @@ class Answerer:
             if key == api.HELLO.key:
                 replier.reply(self._hello())
             elif key in self._answers:
-                replier.reply(self._answers[key](request.message, request.attachment))
+                replier.reply_if_wanted(self._answers[key](request.message, request.attachment))
             else:
                 assert self._nursery is not None
                 self._nursery.start_soon(self._answer_slowly, key, request.message, replier)

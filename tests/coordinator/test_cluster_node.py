@@ -160,7 +160,7 @@ class Member:
             self._handler = (node, RaftHandler(node.raft))
         return self._handler[1]
 
-    def _receive(self, request: RaftRequest, attachment: memoryview) -> RaftReply:
+    def _receive(self, request: RaftRequest, attachment: memoryview) -> RaftReply | None:
         return self._raft().handle(request, attachment)
 
     def _receive_piece(self, request: RaftSnapshotRequest, piece: memoryview) -> RaftSnapshotReply:

@@ -1,10 +1,11 @@
 """Messages of Raft find their way again after whatever was in it."""
 
 from collections.abc import Awaitable, Callable
-from typing import final
+from typing import Any, cast, final
 
 import trio
 
+from broker.handlers.raft import RaftHandler
 from coordinator.raft.membership import Identity, Membership
 from coordinator.raft.messages import (
     AppendReply,
@@ -14,9 +15,12 @@ from coordinator.raft.messages import (
 )
 from coordinator.raft_links import RaftLinks
 from tests.coordinator.raft_life import until
-from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, serve_raft
+from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Answer, Answerer, listen
 from tests.simulation.process import Process
 from tests.simulation.world import Simulation, World
+from wire import api
+from wire.api import Api
+from wire.cluster import RaftReply, RaftRequest
 
 ME, OTHER = Identity(1, b"mine"), Identity(2, b"other")
 
@@ -39,6 +43,7 @@ class Far:
         self.identity = identity
         self.numbers: list[int] = []
         self.snapshots: list[bytes] = []
+        self.answered_count = 0
         self.machine = world.add_node("node2")
 
     def start(self) -> None:
@@ -52,8 +57,20 @@ class Far:
             self.snapshots.append(data)
 
     async def _run(self, process: Process) -> None:
+        handler = RaftHandler(cast("Any", self))
+
+        def answer(request: RaftRequest, attachment: memoryview) -> RaftReply | None:
+            reply = handler.handle(request, attachment)
+            self.answered_count += reply is not None
+            return reply
+
+        answers: dict[Api[Any, Any], Answer] = {
+            api.RAFT: answer,
+            api.RAFT_SNAPSHOT: handler.handle_snapshot,
+        }
         async with trio.open_nursery() as nursery:
-            await serve_raft(process, self, self.machine.name, nursery)
+            answerer = Answerer(self.identity.node_id, answers)
+            await listen(process.env, self.machine.name, answerer, nursery)
 
 
 def play(story: Callable[[World, RaftLinks, Far], Awaitable[None]]) -> None:
@@ -122,6 +139,19 @@ def test_a_connection_that_is_silent_is_given_up_for_a_new_one() -> None:
             await trio.sleep(0.1)
 
         assert trio.current_time() - healed_at < 3
+
+    play(story)
+
+
+def test_an_answer_is_asked_for_now_and_then_only() -> None:
+    async def story(_: World, links: RaftLinks, far: Far) -> None:
+        far.start()
+        for number in range(30):
+            links.send([message(number)])
+            await trio.sleep(0.1)
+
+        assert far.numbers == list(range(30))
+        assert 5 <= far.answered_count <= 7
 
     play(story)
 

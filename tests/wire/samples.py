@@ -299,7 +299,11 @@ EXCHANGES = [
     ),
     _exchange(
         api.RAFT,
-        RaftRequest(cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]),
+        RaftRequest(
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+            messages=[b"first", b"second"],
+            is_answered=False,
+        ),
         RaftReply(node_id=1),
     ),
     _exchange(
@@ -393,6 +397,9 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "fetch_request_v1": FETCH_REQUEST_V1,
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
+    "raft_request_v1": RaftRequest(
+        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
+    ),
     "create_topic_request_v1": CreateTopicRequest(
         name="orders",
         partition_count=6,

@@ -61,6 +61,15 @@ def test_messages_are_handed_on_in_their_order() -> None:
     assert listener.heard == [(VOTE, None), (REPLY, None)]
 
 
+def test_who_wants_no_answer_gets_none_and_is_heard() -> None:
+    handle, listener = handler()
+
+    reply = handle.handle(RaftRequest("ours", [encode(VOTE)], is_answered=False), NOTHING)
+
+    assert reply is None
+    assert listener.heard == [(VOTE, None)]
+
+
 def test_a_node_of_another_cluster_is_refused() -> None:
     handle, listener = handler()
 
