@@ -48,9 +48,10 @@ class DeduplicationScope(StrEnum):
 
 @final
 class DeduplicationRule:
-    """How a message is told from others. Chosen when the topic or queue is made, and kept.
+    """How a message is told from others.
 
-    A rule that changed would look for ids under other keys than those they were remembered by.
+    The scope of a queue never changes: ids would be looked for under other keys than those they
+    are remembered by. Whether the content counts may change, for that is only about new messages.
     """
 
     __slots__ = ("is_content_based", "scope")

@@ -73,7 +73,7 @@ class QueueFold:
         self.moves = PendingMoves()
         self.attempts = Attempts()
         self.redrive: Redrive | None = None
-        self.fresh = FreshRecords(0)
+        self.fresh = FreshRecords(0, 0)
         self.version = 0
         """Grows whenever something happens to messages that have come."""
         self.order: DeliveryOrder | None = None
@@ -110,7 +110,7 @@ class QueueFold:
             start = self.low_water_mark
             order = self._make_order(start)
         self.order = order
-        self.fresh = FreshRecords(start)
+        self.fresh = FreshRecords(start, self.time_ms)
         if order.needs_all_records:
             return
         for first, end, status in self.runs:
@@ -130,8 +130,10 @@ class QueueFold:
         fresh_from = max(first, self.cursor)
         for delay_first, delay_end, time_ms in _delays(first, end, fields, deliver_at_ms):
             start = max(delay_first, fresh_from)
-            if start < delay_end and time_ms > self.time_ms:
-                self.fresh.delay(start, delay_end, time_ms)
+            if start >= delay_end:
+                continue
+            self.fresh.delay(start, delay_end, time_ms)
+            if time_ms > self.time_ms:
                 self.order.became_invisible(start, delay_end, is_leased=False)
 
     def _tell_past(self, first: int, end: int) -> None:
@@ -214,7 +216,7 @@ class QueueFold:
         self.void_below_lease_id = self.next_lease_id
         if self.order is not None:
             self.order = self._make_order(entry.offset)
-            self.fresh = FreshRecords(entry.offset)
+            self.fresh = FreshRecords(entry.offset, self.time_ms)
 
     def _received(self, entry: Received, now_ms: int) -> None:
         assert entry.lease_id == self.next_lease_id

@@ -14,15 +14,17 @@ from queue_layer.range_map import RangeMap
 class FreshRecords:
     """What came and was neither received nor passed over.
 
-    Invariant: `delayed_count` is the number of offsets in the ranges of `_delays`, all of which
-    lie in `[cursor, end)` and have a time after the one that was last given to `pop_due`.
+    Invariant: `delayed_count` is the number of offsets in `_times` whose time has not come; all of
+    them lie in `[cursor, end)`.
     """
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, now_ms: int) -> None:
         self.end = start
         """The end of all records that came."""
         self.delayed_count = 0
-        self._delays: RangeMap[int] = RangeMap()
+        self._time_ms = now_ms
+        self._times: RangeMap[int] = RangeMap()
+        """When records are visible that had to wait, also if that has passed."""
         self._deadlines = Deadlines(self._is_current)
 
     def came(self, end: int) -> None:
@@ -30,23 +32,32 @@ class FreshRecords:
         self.end = end
 
     def delay(self, first: int, end: int, deliver_at_ms: int) -> None:
-        """Learn that some of those that came have to wait."""
-        begins = self._delays.put(first, end, deliver_at_ms)
-        self.delayed_count += end - first
-        self._deadlines.add(deliver_at_ms, begins)
+        """Learn that some of those that came have to wait, or had to."""
+        begins = self._times.put(first, end, deliver_at_ms)
+        if deliver_at_ms > self._time_ms:
+            self.delayed_count += end - first
+            self._deadlines.add(deliver_at_ms, begins)
 
     def delayed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield which of some records have to wait, and until when."""
-        return self._delays.pieces(first, end)
+        """Yield which of some records have to wait now, and until when."""
+        if self.delayed_count:
+            for piece in self._times.pieces(first, end):
+                if piece[2] > self._time_ms:
+                    yield piece
+
+    def timed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield which of some records have to wait or had to, and until when."""
+        return self._times.pieces(first, end)
 
     def remove(self, first: int, end: int) -> None:
         """Learn that records are not fresh any more."""
-        if not self.delayed_count:
+        if not len(self._times):
             return
-        for piece_first, piece_end, _ in self._delays.cut(first, end):
-            self.delayed_count -= piece_end - piece_first
-        rest = self._delays.starting_at(end)
-        if rest is not None:
+        for piece_first, piece_end, time_ms in self._times.cut(first, end):
+            if time_ms > self._time_ms:
+                self.delayed_count -= piece_end - piece_first
+        rest = self._times.starting_at(end)
+        if rest is not None and rest[1] > self._time_ms:
             self._deadlines.add(rest[1], end)
 
     def next_deadline_ms(self) -> int | None:
@@ -57,14 +68,13 @@ class FreshRecords:
         """Return ranges that have waited enough, and when they had; they are not delayed now."""
         due: list[tuple[int, int, int]] = []
         for time_ms, first in self._deadlines.pop_due(now_ms):
-            found = self._delays.starting_at(first)
+            found = self._times.starting_at(first)
             assert found is not None
-            end, _ = found
-            self._delays.cut(first, end)
-            self.delayed_count -= end - first
-            due.append((first, end, time_ms))
+            self.delayed_count -= found[0] - first
+            due.append((first, found[0], time_ms))
+        self._time_ms = max(self._time_ms, now_ms)
         return due
 
     def _is_current(self, time_ms: int, first: int) -> bool:
-        found = self._delays.starting_at(first)
-        return found is not None and found[1] == time_ms
+        found = self._times.starting_at(first)
+        return found is not None and found[1] == time_ms > self._time_ms

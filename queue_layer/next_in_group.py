@@ -20,9 +20,10 @@ NO_LINK: Final = -1
 
 
 class LinksLostError(Exception):
-    """A part of the index cannot be read back as it was written. Make all of it from the log again.
+    """A part of the index cannot be read back as it was written.
 
-    Neither a `TidelogError` nor anything that travels: who serves the queue deals with it.
+    What was being done when it was raised may be half done: throw the state of the partition away,
+    load it from the journal again, and tell it of the records again. Nothing is lost by that.
     """
 
 

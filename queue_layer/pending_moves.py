@@ -35,6 +35,21 @@ class MoveBatch:
         return sum(count for _, count in self.runs)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Messages that follow each other and died of the same."""
+
+    first_offset: int
+    count: int
+    receive_count: int
+    first_received_ms: int
+    """0 if nobody ever received them."""
+    last_received_ms: int
+    reason: str
+    """Empty if nobody gave one: then they were received too often."""
+
+
 @dataclass(slots=True)
 class _Chain:
     epoch: int = 0

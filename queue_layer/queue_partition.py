@@ -24,7 +24,7 @@ Every time is taken as the larger one of what is given and what was seen before.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from queue_layer import receiving, settling
+from queue_layer import looking, receiving, redriving, removing, settling
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
 from queue_layer.entries import (
@@ -43,16 +43,20 @@ from queue_layer.entries import (
 )
 from queue_layer.fold import MakeOrder, QueueFold
 from queue_layer.outcome import Outcome
-from queue_layer.pending_moves import MoveBatch
+from queue_layer.pending_moves import DeadLetters, MoveBatch
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
+from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redriving import RedriveCommand
 from queue_layer.snapshots import parts, to_snapshot
 from queue_layer.standard_order import StandardOrder
 from wire.errors import BrokerError
 from wire.queues import (
     MessageState,
     PartitionReceived,
+    Refused,
     Run,
+    SeenRun,
     Settled,
     Settlement,
 )
@@ -98,7 +102,11 @@ class QueuePartition:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it knows enough records to be asked."""
+        """Whether it knows enough records to be asked.
+
+        Messages of a FIFO queue may be received and settled before: it hands out what it was told
+        of, in order. To be purged, counted or looked at it has to know all.
+        """
         return self._fold.order is not None and self._fold.fresh.end >= self._fold.cursor
 
     def records_came(
@@ -221,6 +229,25 @@ class QueuePartition:
         is_new = log_start_offset > self._fold.low_water_mark
         return Outcome(now_ms, [Trimmed(log_start_offset)] if is_new else [], None)
 
+    def expire(self, before: int, *, now_ms: int) -> Outcome[None]:
+        """Decide that messages below an offset are gone, for they are older than `retention_ms`.
+
+        Dead letters stay, and so does what was delayed by its sender until its own time is over;
+        ask again when the low-water mark is below what is too old.
+        """
+        now_ms = self._fold.advance(now_ms)
+        entries = removing.expire(self._fold, before, self._config.retention_ms)
+        return Outcome(now_ms, entries, None)
+
+    def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[list[Refused]]:
+        """Decide that messages which nobody has are done; for delayed ones that came too soon.
+
+        The reply says which ones were refused. Those that are done already are not among them.
+        """
+        now_ms = self._fold.advance(now_ms)
+        entries, refused = removing.cancel(self._fold, runs)
+        return Outcome(now_ms, entries, refused)
+
     # -- dead letters ---------------------------------------------------------------------------
 
     @property
@@ -269,7 +296,70 @@ class QueuePartition:
             return Outcome(now_ms, [], None)
         return Outcome(now_ms, [Retargeted(NO_TARGET, target)], None)
 
+    def dead_letters(self, batch: MoveBatch) -> list[DeadLetters]:
+        """Return what the headers of dead letters say, in the order of the batch."""
+        return [
+            DeadLetters(
+                first,
+                count,
+                status.receive_count,
+                status.first_received_ms,
+                status.last_received_ms,
+                status.reason,
+            )
+            for first, count, status in looking.statuses(self._fold, batch.runs)
+        ]
+
+    # -- redrive --------------------------------------------------------------------------------
+
+    @property
+    def redrive(self) -> Redrive | None:
+        """The redrive that runs, or ran last."""
+        return self._fold.redrive
+
+    def start_redrive(self, command: RedriveCommand, *, now_ms: int) -> Outcome[int]:
+        """Decide that the messages that are visible now are moved; the reply says how many.
+
+        Raises:
+            InvalidRequestError: A redrive is running.
+        """
+        now_ms = self._fold.advance(now_ms)
+        to_move = self.counts()[MessageState.VISIBLE]
+        return Outcome(now_ms, redriving.start(self._fold, command, to_move), to_move)
+
+    def redrive_candidates(self, max_messages: int) -> tuple[list[Run], int]:
+        """Return the next messages of a redrive, and below which offset that is all of them.
+
+        Nothing and 0 if none runs. Read their origins, choose, and tell `redrive_progressed`.
+        """
+        return redriving.candidates(self._fold, max_messages)
+
+    def redrive_progressed(
+        self, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, now_ms: int
+    ) -> Outcome[None]:
+        """Decide that some of the candidates go to targets, and that all below an offset is seen.
+
+        They are dead letters then, with moves that are pending. At its end the redrive ends.
+        """
+        now_ms = self._fold.advance(now_ms)
+        return Outcome(now_ms, redriving.progress(self._fold, moves, next_offset), None)
+
+    def end_redrive(self, status: RedriveStatus, reason: str = "", *, now_ms: int) -> Outcome[None]:
+        """Decide that the redrive, if one runs, is cancelled or failed; the rest stays."""
+        now_ms = self._fold.advance(now_ms)
+        return Outcome(now_ms, redriving.end(self._fold, status, reason), None)
+
     # -- looking --------------------------------------------------------------------------------
+
+    def look(
+        self, states: Iterable[MessageState], from_offset: int, max_messages: int
+    ) -> tuple[list[SeenRun], int | None]:
+        """Return messages in some states (none: in all), ascending, and where to go on.
+
+        As of the last `advance`. `None`: there are no more. There may be fewer than wanted although
+        there are more, if very many are in other states.
+        """
+        return looking.look(self._fold, frozenset(states), from_offset, max_messages)
 
     @property
     def low_water_mark(self) -> int:

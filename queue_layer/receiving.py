@@ -198,7 +198,7 @@ def decide(
     lease = Lease(fold.next_lease_id, runs, now_ms + timeout_ms)
     if not runs:
         return entries, lease
-    entries.extend(deferred(fold, runs[-1].first_offset))
+    entries.extend(deferred(fold, lease.offsets))
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
     entries.append(Received(lease.lease_id, lease.offsets, lease.deadline_ms, holder, attempt_id))
     return entries, lease
@@ -215,17 +215,27 @@ def _repeated(
     return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
 
 
-def deferred(fold: QueueFold, end: int) -> list[AnyEntry]:
-    """Return what to write before the cursor passes delayed messages below an offset."""
-    delayed = [
-        (first, stop - first, time_ms)
-        for first, stop, time_ms in fold.fresh.delayed(fold.cursor, end)
-    ]
-    return [Deferred(delayed)] if delayed else []
+def deferred(fold: QueueFold, runs: list[Run]) -> list[AnyEntry]:
+    """Return what to write before fresh messages change, so that those between keep their times.
+
+    The runs ascend.
+    """
+    kept: list[tuple[int, int, int]] = []
+    at = fold.cursor
+    for first, count in runs:
+        if at < first:
+            kept.extend((a, b - a, time_ms) for a, b, time_ms in fold.fresh.timed(at, first))
+        at = max(at, first + count)
+    return [Deferred(kept)] if kept else []
 
 
 def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
-    """Yield what to write about dead letters: batches for the target, as large as they may be."""
+    """Yield what to write about dead letters."""
+    return (Died(batch, target, reason) for batch in move_batches(runs))
+
+
+def move_batches(runs: list[Run]) -> Iterator[list[Run]]:
+    """Yield messages in batches for one target, ascending, as large as they may be."""
     batch: list[Run] = []
     room = MOVE_BATCH_MAX
     for first, count in joined(runs):
@@ -236,10 +246,10 @@ def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
             start += used
             room -= used
             if not room:
-                yield Died(batch, target, reason)
+                yield batch
                 batch, room = [], MOVE_BATCH_MAX
     if batch:
-        yield Died(batch, target, reason)
+        yield batch
 
 
 def joined(runs: list[Run]) -> list[Run]:

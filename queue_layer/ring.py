@@ -31,9 +31,13 @@ class Ring:
         return number < len(self._after) and self._after[number] != _ABSENT
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the numbers, the one that was added first first; no changes meanwhile."""
+        """Yield the numbers, the one that was added first first.
+
+        If the ring changes meanwhile, so may what is yielded, and it ends when the last number that
+        was yielded has left.
+        """
         number = self._after[_ENDS]
-        while number != _ENDS:
+        while number not in (_ENDS, _ABSENT):
             yield number
             number = self._after[number]
 

@@ -47,6 +47,7 @@ class Driver:
         self.now_ms = START_MS
         self.journal: list[bytes] = []
         self.told: list[tuple[int, int, Sequence[RecordFields] | None, int]] = []
+        self.receipts = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)
         self._make_order = make_order
         self.queue = self.new_queue()
         self.do(self.queue.seek(0, now_ms=self.now_ms))
@@ -55,8 +56,7 @@ class Driver:
             self.came(records)
 
     def new_queue(self) -> QueuePartition:
-        receipts = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)
-        return QueuePartition(self.config, receipts, self._make_order)
+        return QueuePartition(self.config, self.receipts, self._make_order)
 
     def came(
         self,

@@ -4,7 +4,7 @@ from queue_layer.fresh_records import FreshRecords
 
 
 def test_what_has_waited_enough_is_not_delayed_any_more() -> None:
-    fresh = FreshRecords(5)
+    fresh = FreshRecords(5, 0)
     fresh.came(20)
     fresh.delay(6, 8, 100)
     fresh.delay(8, 10, 100)
@@ -19,7 +19,7 @@ def test_what_has_waited_enough_is_not_delayed_any_more() -> None:
 
 
 def test_what_is_not_fresh_any_more_is_not_waited_for() -> None:
-    fresh = FreshRecords(0)
+    fresh = FreshRecords(0, 0)
     fresh.came(20)
     fresh.remove(0, 1)
     fresh.delay(2, 10, 100)

@@ -24,6 +24,18 @@ def test_a_number_is_there_once() -> None:
     assert list(ring) == [1]
 
 
+def test_a_walk_ends_where_a_number_left() -> None:
+    ring = Ring()
+    for number in (3, 1, 2):
+        ring.add(number)
+    walk = iter(ring)
+    assert next(walk) == 3
+
+    ring.discard(3)
+
+    assert list(walk) == []
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
 def test_it_is_a_list_that_numbers_leave_from_anywhere(steps: list[tuple[bool, int]]) -> None:
     ring, model = Ring(), list[int]()

@@ -1,0 +1,96 @@
+"""Looking at messages without taking them.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from queue_layer.fold import QueueFold
+from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
+from wire.queues import MessageState, Run, SeenRun
+
+RUNS_LOOKED_AT_MAX: Final = 10_000
+"""However few of them are of the states that are wanted, so that nobody else waits long."""
+
+_Seen = tuple[int, int, MessageState, MessageStatus]
+
+
+def look(
+    fold: QueueFold, states: frozenset[MessageState], from_offset: int, max_messages: int
+) -> tuple[list[SeenRun], int | None]:
+    """Return messages in these states from an offset on, and where to go on.
+
+    Args:
+        fold: As of now.
+        states: All, if it is empty.
+        from_offset: Any.
+        max_messages: No more than so many; fewer if very many runs are of other states.
+    """
+    found: list[SeenRun] = []
+    left = max_messages
+    for number, (first, end, state, status) in enumerate(_walk(fold, from_offset)):
+        if number >= RUNS_LOOKED_AT_MAX:
+            return found, first
+        if states and state not in states:
+            continue
+        if not left:
+            return found, first
+        count = min(end - first, left)
+        found.append(_seen(first, count, state, status))
+        left -= count
+        if count < end - first:
+            return found, first + count
+    return found, None
+
+
+def statuses(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, MessageStatus]]:
+    """Yield first offset, count and status of messages that are not done."""
+    for first, count in runs:
+        for piece_first, piece_end, status in fold.runs.pieces(first, first + count):
+            yield piece_first, piece_end - piece_first, status
+        start = max(first, fold.cursor)
+        if start < first + count:
+            yield start, first + count - start, PASSED_OVER
+
+
+def _seen(first: int, count: int, state: MessageState, status: MessageStatus) -> SeenRun:
+    is_waited_for = state in (MessageState.LEASED, MessageState.DELAYED)
+    return SeenRun(
+        first,
+        count,
+        state,
+        status.receive_count,
+        status.visible_at_ms if is_waited_for else 0,
+        status.holder if state is MessageState.LEASED else "",
+        status.reason,
+    )
+
+
+def _walk(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
+    for first, end, state, status in _walk_unblocked(fold, from_offset):
+        if state is not MessageState.VISIBLE or fold.order is None:
+            yield first, end, state, status
+            continue
+        at = first
+        for blocked_first, blocked_end in fold.order.blocked(first, end):
+            if at < blocked_first:
+                yield at, blocked_first, MessageState.VISIBLE, status
+            yield blocked_first, blocked_end, MessageState.BLOCKED, status
+            at = blocked_end
+        if at < end:
+            yield at, end, MessageState.VISIBLE, status
+
+
+def _walk_unblocked(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
+    for first, end, status in fold.runs.pieces(from_offset, fold.cursor):
+        yield first, end, fold.runs.state(status), status
+    at = max(from_offset, fold.cursor)
+    for first, end, deliver_at_ms in fold.fresh.delayed(at, fold.fresh.end):
+        if at < first:
+            yield at, first, MessageState.VISIBLE, PASSED_OVER
+        delayed = MessageStatus(Kind.WAITING, deliver_at_ms)
+        yield first, end, MessageState.DELAYED, delayed
+        at = end
+    if at < fold.fresh.end:
+        yield at, fold.fresh.end, MessageState.VISIBLE, PASSED_OVER

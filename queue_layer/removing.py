@@ -1,0 +1,71 @@
+"""Doing away with messages that nobody received: cancelled ones, and those that are too old.
+
+Pure: no clock, no I/O.
+"""
+
+from queue_layer.entries import AnyEntry, Deleted, Expired
+from queue_layer.fold import QueueFold
+from queue_layer.message_status import Kind, MessageStatus
+from queue_layer.receiving import deferred, joined
+from wire.errors import BrokerError, MessageGoneError, ReceiptExpiredError
+from wire.queues import MessageState, Refused, Run
+
+
+def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], list[Refused]]:
+    """Return what to write about messages that are not to be delivered any more.
+
+    Nobody may have them: leased ones are settled by whoever has them. What is done is no error.
+    """
+    cancelled: list[Run] = []
+    refused: dict[MessageState, list[Run]] = {}
+    for first, count in joined(runs):
+        end = min(first + count, fold.fresh.end)
+        for piece_first, piece_end, status in fold.runs.pieces(first, end):
+            state = fold.runs.state(status)
+            if state in (MessageState.LEASED, MessageState.DEAD):
+                refused.setdefault(state, []).append((piece_first, piece_end - piece_first))
+            else:
+                cancelled.append((piece_first, piece_end - piece_first))
+        if max(first, fold.cursor) < end:
+            cancelled.append((max(first, fold.cursor), end - max(first, fold.cursor)))
+    errors: dict[MessageState, BrokerError] = {
+        MessageState.LEASED: ReceiptExpiredError("somebody has the message; use its receipt"),
+        MessageState.DEAD: MessageGoneError("the message is a dead letter"),
+    }
+    return (
+        _without(fold, joined(cancelled), Deleted),
+        [Refused(joined(found), errors[state].to_wire()) for state, found in refused.items()],
+    )
+
+
+def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:
+    """Return what to write about messages below an offset, all of which are too old.
+
+    What was to be delivered at a time of its own, and was never received, is kept for as long
+    from that time on. Dead letters stay: they are on their way.
+    """
+    expired: list[Run] = []
+    for first, end, status in fold.runs.pieces(fold.low_water_mark, min(before, fold.cursor)):
+        if status.kind is not Kind.DEAD and not _has_time(fold, status, retention_ms):
+            expired.append((first, end - first))
+    at, before = fold.cursor, min(before, fold.fresh.end)
+    for first, end, time_ms in fold.fresh.timed(at, before):
+        if time_ms + retention_ms <= fold.time_ms:
+            continue
+        if at < first:
+            expired.append((at, first - at))
+        at = end
+    if at < before:
+        expired.append((at, before - at))
+    return _without(fold, joined(expired), Expired)
+
+
+def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool:
+    # Receiving and returning a message does not make it any younger.
+    return status.lease_id == 0 and status.visible_at_ms + retention_ms > fold.time_ms
+
+
+def _without(fold: QueueFold, runs: list[Run], entry: type[Deleted | Expired]) -> list[AnyEntry]:
+    if not runs:
+        return []
+    return [*deferred(fold, runs), entry(runs)]

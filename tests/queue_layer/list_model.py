@@ -1,0 +1,172 @@
+"""A queue as a list of messages, each with fields of its own: slow, and obviously right."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from queue_layer.config import QueueConfig
+from queue_layer.entries import NO_TARGET, Target
+from wire.error_code import ErrorCode
+from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, MessageState, PartitionReceived, SettleAction
+
+
+@dataclass
+class Message:
+    """One message."""
+
+    visible_at_ms: int = 0
+    is_done: bool = False
+    is_dead: bool = False
+    is_leased: bool = False
+    receive_count: int = 0
+    first_received_ms: int = 0
+    last_received_ms: int = 0
+    lease_id: int = 0
+    reason: str = ""
+
+    def state(self, now_ms: int) -> MessageState | None:
+        """Return the state, `None` if it is done."""
+        if self.is_done:
+            return None
+        if self.is_dead:
+            return MessageState.DEAD
+        if self.visible_at_ms <= now_ms:
+            return MessageState.VISIBLE
+        return MessageState.LEASED if self.is_leased else MessageState.DELAYED
+
+
+class ListModel:
+    """All messages of a partition that there ever were, and what happens to them."""
+
+    def __init__(self, config: QueueConfig, now_ms: int) -> None:
+        self.config = config
+        self.now_ms = now_ms
+        self.messages: list[Message] = []
+        self.void_below = 1
+        self.leases = 0
+        self.moving: dict[Target, list[int]] = {}
+
+    def came(self, deliver_at_ms: Sequence[int]) -> None:
+        self.messages.extend(Message(visible_at_ms=time_ms) for time_ms in deliver_at_ms)
+
+    def offsets(self, state: MessageState) -> list[int]:
+        """Return the messages in a state."""
+        return [o for o, m in enumerate(self.messages) if m.state(self.now_ms) is state]
+
+    def counts(self) -> tuple[int, ...]:
+        """Return how many messages are visible, leased, delayed and dead."""
+        states = [message.state(self.now_ms) for message in self.messages]
+        return tuple(states.count(state) for state in list(MessageState)[:4])
+
+    def low_water_mark(self) -> int:
+        """Return the first message that is not done."""
+        alive = (offset for offset, message in enumerate(self.messages) if not message.is_done)
+        return next(alive, len(self.messages))
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when a message becomes visible."""
+        waiting = {MessageState.LEASED, MessageState.DELAYED}
+        return min(
+            (m.visible_at_ms for m in self.messages if m.state(self.now_ms) in waiting),
+            default=None,
+        )
+
+    def is_exhausted(self, offset: int) -> bool:
+        limit = self.config.deliveries_max
+        return limit is not None and self.messages[offset].receive_count >= limit
+
+    def received(self, reply: PartitionReceived, max_messages: int, timeout_ms: int) -> None:
+        """Check what was handed out, and take note of it."""
+        room = self.config.leased_max - len(self.offsets(MessageState.LEASED))
+        count = sum(run.count for run in reply.runs)
+        assert count <= max(0, min(max_messages, room))
+        visible = set(self.offsets(MessageState.VISIBLE))
+        if count:
+            self.leases += 1
+            assert reply.deadline_ms == self.now_ms + timeout_ms
+        for run in reply.runs:
+            for offset in range(run.first_offset, run.first_offset + run.count):
+                message = self.messages[offset]
+                assert offset in visible, "nobody gets what is not visible"
+                assert not self.is_exhausted(offset), "nobody gets what was received too often"
+                self._receive(message, self.now_ms + timeout_ms)
+                assert run.receive_count == message.receive_count
+                assert run.first_received_ms == message.first_received_ms
+
+    def _receive(self, message: Message, visible_at_ms: int) -> None:
+        message.receive_count += 1
+        message.first_received_ms = message.first_received_ms or self.now_ms
+        message.last_received_ms = self.now_ms
+        message.lease_id = self.leases
+        message.is_leased = True
+        message.visible_at_ms = visible_at_ms
+
+    def die(self, offsets: Iterable[int], reason: str = "") -> None:
+        target = self.config.dead_letter_target or NO_TARGET
+        for offset in offsets:
+            message = self.messages[offset]
+            message.is_dead = True
+            message.reason = reason or message.reason
+            self.moving.setdefault(target, []).append(offset)
+
+    def refusal(self, offset: int, action: SettleAction, lease_id: int) -> ErrorCode | None:
+        """Return why somebody may not settle a message."""
+        message = self.messages[offset]
+        is_delete = action is SettleAction.DELETE
+        is_own = message.lease_id == lease_id
+        is_current = message.state(self.now_ms) is MessageState.LEASED
+        if lease_id < self.void_below:
+            return ErrorCode.RECEIPT_EXPIRED
+        if message.is_done:
+            return None if is_delete else ErrorCode.MESSAGE_GONE
+        if message.is_dead:
+            return None if is_own and action is SettleAction.REJECT else ErrorCode.MESSAGE_GONE
+        if is_own:
+            is_over = self.config.is_fifo and not is_current
+            is_over |= action is SettleAction.RETURN and not message.is_leased
+        else:
+            is_over = self.config.is_fenced or not is_delete
+        return ErrorCode.RECEIPT_EXPIRED if is_over else None
+
+    def settle(
+        self, offset: int, action: SettleAction, delay_ms: int, lease_id: int
+    ) -> ErrorCode | None:
+        """Settle one message; return why not, if not."""
+        refusal = self.refusal(offset, action, lease_id)
+        message = self.messages[offset]
+        if refusal is not None or message.is_done or message.is_dead:
+            return refusal
+        if action is SettleAction.DELETE:
+            message.is_done = True
+        elif action is SettleAction.EXTEND:
+            if self.now_ms + delay_ms > message.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX:
+                return ErrorCode.INVALID_REQUEST
+            message.is_leased, message.visible_at_ms = True, self.now_ms + delay_ms
+        elif action is SettleAction.RELEASE:
+            message.is_leased, message.visible_at_ms = False, self.now_ms + delay_ms
+        elif action is SettleAction.REJECT:
+            self.die([offset], "rejected")
+        else:
+            message.is_leased, message.visible_at_ms = False, self.now_ms
+            message.receive_count -= 1
+            if not message.receive_count:
+                message.first_received_ms = 0
+        return None
+
+    def finish(self, offsets: Iterable[int]) -> None:
+        """Let messages be done."""
+        for offset in offsets:
+            self.messages[offset].is_done = True
+
+    def purge(self, end: int) -> None:
+        self.finish(range(end))
+        self.moving = {
+            target: [offset for offset in offsets if offset >= end]
+            for target, offsets in self.moving.items()
+        }
+
+    def seek(self, offset: int, deliver_at_ms: Sequence[int]) -> None:
+        self.moving = {}
+        self.void_below = self.leases + 1
+        self.finish(range(offset))
+        for place in range(offset, len(self.messages)):
+            self.messages[place] = Message(visible_at_ms=deliver_at_ms[place])

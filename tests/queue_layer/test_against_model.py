@@ -1,0 +1,276 @@
+"""Whatever is done to a queue, it is what a list of messages would be.
+
+The invariants I1 to I12 are those of docs/queue-statements.md.
+"""
+
+from typing import Final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from queue_layer.entries import Target
+from queue_layer.receiving import ReceiveCommand
+from queue_layer.redriving import RedriveCommand
+from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
+from tests.queue_layer.list_model import ListModel, Message
+from wire.error_code import ErrorCode
+from wire.queues import MessageState, PartitionReceived, Run, SettleAction
+
+OTHER: Final[Target] = (b"where it came from", 0)
+HOUR: Final = 3600 * SECOND
+
+configs = st.builds(
+    QueueConfig,
+    max_receive_count=st.sampled_from([None, 1, 2, 3]),
+    dead_letter_target=st.sampled_from([None, TARGET]),
+    has_fencing=st.booleans(),
+    is_fifo=st.booleans(),
+    leased_max=st.sampled_from([4, 120_000]),
+    retention_ms=st.just(60 * SECOND),
+)
+delays = st.sampled_from([0, 0, 0, 1, 5 * SECOND, 40 * SECOND])
+times = st.sampled_from([0, 1, 2 * SECOND, 30 * SECOND, HOUR])
+
+
+class QueueAgainstModel(RuleBasedStateMachine):
+    """A driver and a model side by side. The model has no groups: FIFO here is about receipts."""
+
+    @initialize(config=configs)
+    def begin(self, config: QueueConfig) -> None:
+        self.driver = Driver(config)
+        self.model = ListModel(config, START_MS)
+        self.sent: list[int] = []
+        self.receipts: list[PartitionReceived] = []
+        self.largest_mark = 0
+
+    def advance(self, now_ms: int) -> None:
+        self.driver.now_ms = now_ms
+        self.model.now_ms = max(self.model.now_ms, now_ms)
+        self.driver.queue.advance(now_ms)
+
+    @rule(waits=st.lists(delays, min_size=1, max_size=8))
+    def records_come(self, waits: list[int]) -> None:
+        fields = [
+            RecordFields(deliver_at_ms=self.model.now_ms + wait if wait else 0) for wait in waits
+        ]
+        self.driver.came(len(waits), fields=fields if any(waits) else None)
+        self.sent.extend(field.deliver_at_ms for field in fields)
+        self.model.came([field.deliver_at_ms for field in fields])
+
+    @rule(ms=times)
+    def time_passes(self, ms: int) -> None:
+        self.advance(self.driver.now_ms + ms)
+
+    @rule(ms=st.integers(1, 60 * SECOND))
+    def the_clock_is_set_back(self, ms: int) -> None:
+        self.advance(self.driver.now_ms - ms)
+
+    @rule(max_messages=st.integers(1, 9), timeout_ms=times, part=st.floats(0, 1))
+    def receive(self, max_messages: int, timeout_ms: int, part: float) -> None:
+        command = ReceiveCommand(max_messages=max_messages, visibility_timeout_ms=timeout_ms)
+        plan = self.driver.queue.plan(command, now_ms=self.driver.now_ms)
+        offered = [(run.first_offset, run.count) for run in plan]
+        exhausted = offsets_of(plan.exhausted)
+        cut = int(sum(count for _, count in offered) * (1 if part > 0.4 else part))
+        taken: list[Run] = []
+        for first, count in offered:
+            taken.append((first, min(cut, count)))
+            cut -= min(cut, count)
+        outcome = self.driver.queue.receive(
+            plan, [run for run in taken if run[1]], now_ms=self.driver.now_ms
+        )
+        before = len(self.model.offsets(MessageState.VISIBLE))
+        reply = self.driver.do(outcome)
+        room = self.model.config.leased_max - len(self.model.offsets(MessageState.LEASED))
+
+        # I12: who asks gets something if there is anything to be got.
+        assert offered or not before or room <= 0 or len(exhausted) == before
+        assert all(self.model.is_exhausted(offset) for offset in exhausted)
+        self.model.received(reply, max_messages, timeout_ms)
+        self.model.die(sorted(exhausted))
+        if reply.runs:
+            self.receipts.append(reply)
+
+    @precondition(lambda self: self.receipts)
+    @rule(
+        place=st.integers(0, 1000),
+        action=st.sampled_from(SettleAction),
+        delay_ms=st.sampled_from([0, 1, SECOND, 40 * SECOND, 12 * HOUR]),
+        chosen=st.sets(st.integers(0, 20), max_size=4),
+    )
+    def settle(self, place: int, action: SettleAction, delay_ms: int, chosen: set[int]) -> None:
+        received = self.receipts[place % len(self.receipts)]
+        runs = [(run.first_offset, run.count) for run in received.runs]
+        given = offsets_of(runs)
+        wanted = sorted({given[number % len(given)] for number in chosen}) or given
+        lease_id = self.lease_of(received)
+
+        settled = self.driver.settle(received, action, *wanted, delay_ms=delay_ms)
+
+        expected = {
+            offset: code
+            for offset in wanted
+            if (code := self.model.settle(offset, action, delay_ms, lease_id)) is not None
+        }
+        assert settled.error is None
+        assert expected == {
+            offset: ErrorCode(refused.error.code)
+            for refused in settled.refused
+            for offset in offsets_of(refused.runs)
+        }
+
+    def lease_of(self, received: PartitionReceived) -> int:
+        return self.driver.receipts.check(received.receipt).lease_id
+
+    @rule(fails=st.booleans(), part=st.integers(1, 5))
+    def a_move_ends(self, fails: bool, part: int) -> None:
+        for target in self.driver.queue.move_targets:
+            batch = self.driver.queue.next_move(target)
+            assert batch is not None
+            count = min(part, batch.count)
+            moved = offsets_of(batch.runs)[:count]
+            assert self.model.moving[target][:count] == moved, "moves are in order"
+            del self.model.moving[target][:count]
+            now_ms = self.driver.now_ms
+            if fails:
+                self.driver.do(self.driver.queue.move_failed(batch, count, "no", now_ms=now_ms))
+                for offset in moved:
+                    message = self.model.messages[offset]
+                    message.is_dead = message.is_leased = False
+                    message.visible_at_ms = self.model.now_ms
+            else:
+                self.driver.do(self.driver.queue.moved(batch, count, now_ms=now_ms))
+                self.model.finish(moved)
+            return
+
+    @rule(limit=st.integers(1, 5))
+    def a_redrive_goes_on(self, limit: int) -> None:
+        queue, now_ms = self.driver.queue, self.driver.now_ms
+        if queue.redrive is None or queue.redrive.status:
+            expected = len(self.model.offsets(MessageState.VISIBLE))
+            assert self.driver.do(queue.start_redrive(RedriveCommand(), now_ms=now_ms)) == expected
+            return
+        runs, next_offset = queue.redrive_candidates(limit)
+        self.driver.do(
+            queue.redrive_progressed([(OTHER, runs)] if runs else [], next_offset, now_ms=now_ms)
+        )
+        for offset in offsets_of(runs):
+            assert self.model.messages[offset].state(self.model.now_ms) is MessageState.VISIBLE
+            self.model.messages[offset].is_dead = True
+            self.model.moving.setdefault(OTHER, []).append(offset)
+
+    @rule()
+    def purge(self) -> None:
+        count = self.driver.do(self.driver.queue.purge(now_ms=self.driver.now_ms))
+
+        assert count == sum(self.model.counts())
+        self.model.purge(len(self.model.messages))
+
+    @rule(part=st.floats(0, 1))
+    def the_log_is_trimmed(self, part: float) -> None:
+        offset = int(len(self.model.messages) * part)
+        self.driver.do(self.driver.queue.trim(offset, now_ms=self.driver.now_ms))
+        self.model.purge(offset)
+
+    @rule(part=st.floats(0, 1))
+    def old_messages_expire(self, part: float) -> None:
+        before = int(len(self.model.messages) * part)
+        self.driver.do(self.driver.queue.expire(before, now_ms=self.driver.now_ms))
+        limit_ms = self.model.now_ms - self.model.config.retention_ms
+        self.model.finish(
+            offset
+            for offset, message in enumerate(self.model.messages[:before])
+            if not message.is_dead and not self.has_time_of_its_own(message, limit_ms)
+        )
+
+    @staticmethod
+    def has_time_of_its_own(message: Message, limit_ms: int) -> bool:
+        return message.lease_id == 0 and message.visible_at_ms > limit_ms
+
+    @rule(first=st.integers(0, 40), count=st.integers(1, 5))
+    def cancel(self, first: int, count: int) -> None:
+        refused = self.driver.do(
+            self.driver.queue.cancel([(first, count)], now_ms=self.driver.now_ms)
+        )
+        taken = {MessageState.LEASED, MessageState.DEAD}
+        wanted = range(first, min(first + count, len(self.model.messages)))
+        states = {o: self.model.messages[o].state(self.model.now_ms) for o in wanted}
+        assert {o for o, state in states.items() if state in taken} == {
+            offset for one in refused for offset in offsets_of(one.runs)
+        }
+        self.model.finish(offset for offset, state in states.items() if state not in taken)
+
+    @rule(part=st.floats(0, 1))
+    def seek(self, part: float) -> None:
+        offset = int(len(self.model.messages) * part)
+        self.driver.do(self.driver.queue.seek(offset, now_ms=self.driver.now_ms))
+        self.driver.tell_again()
+        self.model.seek(offset, self.sent)
+        self.largest_mark = 0
+
+    @rule()
+    def another_broker_takes_over(self) -> None:
+        before = self.snapshot()
+        self.driver.fail_over()
+        self.driver.queue.advance(self.model.now_ms)
+
+        assert self.snapshot() == before
+
+    @rule()
+    def a_snapshot_replaces_the_journal(self) -> None:
+        """I11."""
+        size = len(self.driver.journal)
+        for frame in self.driver.queue.snapshot(now_ms=self.driver.now_ms):
+            self.driver.append(frame)
+        self.driver.journal = self.driver.journal[size:]
+        self.another_broker_takes_over()
+
+    def snapshot(self) -> list[object]:
+        return [frame.entries for frame in self.driver.queue.snapshot(now_ms=self.driver.now_ms)]
+
+    @invariant()
+    def counts_are_exact(self) -> None:
+        """I10; the sum of messages is what was sent without what is done."""
+        if hasattr(self, "model"):
+            assert self.driver.queue.counts() == self.model.counts()
+            assert self.driver.queue.next_deadline_ms == self.model.next_deadline_ms()
+
+    @invariant()
+    def the_low_water_mark_never_goes_back(self) -> None:
+        """I6."""
+        if hasattr(self, "model"):
+            mark = self.driver.queue.low_water_mark
+            assert mark <= self.model.low_water_mark()
+            assert mark >= self.largest_mark
+            self.largest_mark = mark
+
+    @invariant()
+    def everybody_who_looks_sees_the_messages(self) -> None:
+        """I2: what is not done is somewhere."""
+        if not hasattr(self, "model"):
+            return
+        seen, next_offset = self.driver.queue.look([], 0, 10_000)
+        found = {
+            offset: (run.state, run.receive_count)
+            for run in seen
+            for offset in range(run.first_offset, run.first_offset + run.count)
+        }
+        assert next_offset is None
+        assert found == {
+            offset: (message.state(self.model.now_ms), message.receive_count)
+            for offset, message in enumerate(self.model.messages)
+            if not message.is_done
+        }
+
+
+TestQueueAgainstModel = QueueAgainstModel.TestCase
+TestQueueAgainstModel.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
