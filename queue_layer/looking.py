@@ -12,6 +12,10 @@ from wire.queues import MessageState, Run, SeenRun
 
 RUNS_LOOKED_AT_MAX: Final = 10_000
 """However few of them are of the states that are wanted, so that nobody else waits long."""
+OFFSETS_LOOKED_AT_MAX: Final = 100_000
+"""The same, where each message has to be looked at: whether others of its group block it."""
+_OFFSETS_AT_ONCE: Final = 1_000
+"""Of those, so many are looked at before it is asked whether that is enough."""
 
 _Seen = tuple[int, int, MessageState, MessageStatus]
 
@@ -25,12 +29,14 @@ def look(
         fold: As of now.
         states: All, if it is empty.
         from_offset: Any.
-        max_messages: No more than so many; fewer if very many runs are of other states.
+        max_messages: No more than so many; fewer if very many are of other states.
     """
     found: list[SeenRun] = []
     left = max_messages
+    may_be_blocked = fold.order is not None and fold.order.needs_all_records
+    offsets_end = max(from_offset, fold.low_water_mark) + OFFSETS_LOOKED_AT_MAX
     for number, (first, end, state, status) in enumerate(_walk(fold, from_offset)):
-        if number >= RUNS_LOOKED_AT_MAX:
+        if number >= RUNS_LOOKED_AT_MAX or (may_be_blocked and first >= offsets_end):
             return found, first
         if states and state not in states:
             continue
@@ -68,18 +74,22 @@ def _seen(first: int, count: int, state: MessageState, status: MessageStatus) ->
 
 
 def _walk(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
+    order = fold.order
     for first, end, state, status in _walk_unblocked(fold, from_offset):
-        if state is not MessageState.VISIBLE or fold.order is None:
+        if state is not MessageState.VISIBLE or order is None or not order.needs_all_records:
             yield first, end, state, status
             continue
         at = first
-        for blocked_first, blocked_end in fold.order.blocked(first, end):
-            if at < blocked_first:
-                yield at, blocked_first, MessageState.VISIBLE, status
-            yield blocked_first, blocked_end, MessageState.BLOCKED, status
-            at = blocked_end
-        if at < end:
-            yield at, end, MessageState.VISIBLE, status
+        while at < end:
+            stop = min(end, at + _OFFSETS_AT_ONCE)
+            for blocked_first, blocked_end in order.blocked(at, stop):
+                if at < blocked_first:
+                    yield at, blocked_first, MessageState.VISIBLE, status
+                yield blocked_first, blocked_end, MessageState.BLOCKED, status
+                at = blocked_end
+            if at < stop:
+                yield at, stop, MessageState.VISIBLE, status
+            at = stop
 
 
 def _walk_unblocked(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:

@@ -4,35 +4,19 @@ import pytest
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import decode, encode
+from queue_layer.entries import decode
 from queue_layer.groups import GroupOrder
-from queue_layer.receiving import ReceiveCommand
 from tests.queue_layer.counting_links import CountingLinks
-from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
+from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
+from tests.queue_layer.fifo_driver import FIFO, fifo, send
 from wire.error_code import ErrorCode
-from wire.errors import InvalidRequestError
-from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction
+from wire.queues import (
+    MessageState,
+    PartitionReceived,
+    SettleAction,
+)
 
-FIFO = QueueConfig(is_fifo=True)
 FIFO_WITH_DEAD_LETTERS = QueueConfig(is_fifo=True, max_receive_count=1, dead_letter_target=TARGET)
-
-
-def fifo(groups: str = "", config: QueueConfig = FIFO) -> Driver:
-    """Return a queue to which one message of each of these groups was sent."""
-    driver = Driver(config, make_order=GroupOrder)
-    if groups:
-        send(driver, groups)
-    return driver
-
-
-def send(driver: Driver, groups: str, *, deliver_at_ms: int = 0) -> None:
-    driver.came(
-        len(groups), fields=[RecordFields(deliver_at_ms, group=name.encode()) for name in groups]
-    )
-
-
-def offsets(received: PartitionReceived) -> list[int]:
-    return offsets_of([(run.first_offset, run.count) for run in received.runs])
 
 
 def refusals(driver: Driver, received: PartitionReceived, action: SettleAction) -> list[ErrorCode]:
@@ -320,130 +304,6 @@ def test_what_is_given_back_with_a_delay_or_at_once_blocks_what_is_behind_it_or_
     assert driver.offsets() == ([0, 1] if action is SettleAction.RELEASE else [])
 
 
-def attempt(driver: Driver, name: str, max_messages: int = 10) -> PartitionReceived:
-    """Receive with an attempt id."""
-    command = ReceiveCommand(max_messages=max_messages, attempt_id=name.encode())
-    plan = driver.queue.plan(command, now_ms=driver.now_ms)
-    taken = [(run.first_offset, run.count) for run in plan]
-    return driver.do(driver.queue.receive(plan, taken, now_ms=driver.now_ms))
-
-
-def test_a_repeated_receive_gets_the_same_messages_under_the_same_receipt_and_new_time() -> None:
-    """Statement 36."""
-    driver = fifo("aabb")
-    first = attempt(driver, "x", 3)
-    driver.wait(29 * SECOND)
-
-    again = attempt(driver, "x", 3)
-
-    assert offsets(again) == offsets(first) == [0, 1, 2]
-    assert again.receipt == first.receipt
-    assert {run.receive_count for run in again.runs} == {1}
-    assert again.deadline_ms == first.deadline_ms + 29 * SECOND
-    driver.wait(29 * SECOND)
-    assert driver.delete(again).refused == []
-    assert driver.offsets() == [3]
-
-
-@pytest.mark.parametrize(
-    "action",
-    [SettleAction.DELETE, SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT],
-)
-def test_a_receive_is_not_repeated_when_something_happened_to_one_of_its_messages(
-    action: SettleAction,
-) -> None:
-    """Statement 36."""
-    driver = fifo("aab")
-    first = attempt(driver, "x", 2)
-    driver.settle(first, action, 1, delay_ms=60 * SECOND)
-
-    again = attempt(driver, "x")
-
-    assert offsets(again) == [2]
-    assert again.receipt != first.receipt
-
-
-def test_a_receive_is_not_repeated_when_its_leases_are_over() -> None:
-    """Statement 36."""
-    driver = fifo("ab")
-    first = attempt(driver, "x", 1)
-    driver.wait(30 * SECOND)
-
-    again = attempt(driver, "x", 1)
-
-    assert offsets(again) == [1]
-    assert again.receipt != first.receipt
-
-
-def test_an_empty_receive_is_not_repeated() -> None:
-    """Statement 36."""
-    driver = fifo()
-    assert offsets(attempt(driver, "x")) == []
-    send(driver, "a")
-
-    assert offsets(attempt(driver, "x")) == [0]
-
-
-def test_a_receive_can_be_repeated_five_minutes_long_also_at_another_broker() -> None:
-    """Statement 36."""
-    driver = fifo("a")
-    first = attempt(driver, "x")
-    for _ in range(14):
-        driver.wait(20 * SECOND)
-        driver.fail_over()
-        assert attempt(driver, "x").receipt == first.receipt
-    driver.journal = [encode(frame) for frame in driver.queue.snapshot(now_ms=driver.now_ms)]
-    driver.fail_over()
-    driver.wait(19 * SECOND)
-    assert attempt(driver, "x").receipt == first.receipt
-
-    driver.wait(SECOND)
-
-    assert offsets(attempt(driver, "x")) == []
-
-
-def test_a_repeated_receive_whose_messages_changed_meanwhile_gets_nothing() -> None:
-    """Who reads the records makes a new plan then."""
-    driver = fifo("ab")
-    first = attempt(driver, "x", 1)
-    plan = driver.queue.plan(ReceiveCommand(max_messages=1, attempt_id=b"x"), now_ms=driver.now_ms)
-    driver.delete(first)
-
-    received = driver.do(driver.queue.receive(plan, [(0, 1)], now_ms=driver.now_ms))
-
-    assert received.runs == []
-    assert offsets(attempt(driver, "x", 1)) == [1]
-
-
-def test_repeating_a_receive_keeps_no_message_longer_than_twelve_hours() -> None:
-    """Statement 6."""
-    driver = fifo("a")
-    command = ReceiveCommand(
-        max_messages=1, attempt_id=b"x", visibility_timeout_ms=VISIBILITY_TIMEOUT_MS_MAX
-    )
-    deadlines_ms: list[int] = []
-    for _ in range(2):
-        plan = driver.queue.plan(command, now_ms=driver.now_ms)
-        received = driver.do(driver.queue.receive(plan, [(0, 1)], now_ms=driver.now_ms))
-        deadlines_ms.append(received.deadline_ms)
-        driver.wait(SECOND)
-
-    assert deadlines_ms == [START_MS + VISIBILITY_TIMEOUT_MS_MAX] * 2
-
-
-def test_a_standard_queue_knows_no_attempts() -> None:
-    driver = Driver(records=2)
-    assert offsets(attempt(driver, "x", 1)) == [0]
-
-    assert offsets(attempt(driver, "x", 1)) == [1]
-
-
-@pytest.mark.parametrize("attempt_id", [b"", b"x" * 17])
-def test_an_attempt_id_has_one_to_sixteen_bytes(attempt_id: bytes) -> None:
-    with pytest.raises(InvalidRequestError):
-        ReceiveCommand(max_messages=1, attempt_id=attempt_id)
-
-
 def test_a_purge_looks_at_no_message() -> None:
     """However long the backlog is."""
     links: list[CountingLinks] = []
@@ -460,3 +320,37 @@ def test_a_purge_looks_at_no_message() -> None:
 
     assert sum(each.count for each in links) == before
     assert driver.queue.records_from == 1000
+
+
+def test_who_looks_sees_which_messages_are_blocked() -> None:
+    driver = fifo("abaab")
+    driver.settle(driver.take(4), SettleAction.RELEASE, 0)
+
+    seen, next_offset = driver.queue.look([MessageState.VISIBLE, MessageState.BLOCKED], 0, 10)
+
+    assert [(run.first_offset, run.count, run.state) for run in seen] == [
+        (0, 1, MessageState.VISIBLE),
+        (4, 1, MessageState.BLOCKED),
+    ]
+    assert next_offset is None
+
+
+def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
+    """However long the backlog is: it is not searched for its end."""
+    links = CountingLinks()
+    driver = Driver(FIFO, make_order=lambda start: GroupOrder(start, links))
+    send(driver, "ab" * 10_000)
+    before = links.count
+
+    seen, next_offset = driver.queue.look([], 0, 10)
+
+    assert [run.count for run in seen] == [10]
+    assert next_offset == 10
+    assert links.count - before <= 1_000
+
+
+def test_looking_for_what_is_not_there_goes_on_page_by_page() -> None:
+    driver = fifo("a" * 150_000)
+
+    assert driver.queue.look([MessageState.BLOCKED], 0, 10) == ([], 100_000)
+    assert driver.queue.look([MessageState.BLOCKED], 100_000, 10) == ([], None)
