@@ -39,7 +39,7 @@ def test_a_dead_letter_holds_the_low_water_mark_until_it_is_moved() -> None:
 
 
 def test_a_move_that_was_told_twice_happens_once() -> None:
-    """b80."""
+    """Statement 80."""
     driver = with_dead_letters(3)
     batch = driver.queue.next_move(TARGET)
     assert batch is not None
@@ -75,7 +75,7 @@ def test_a_pending_move_is_the_same_after_a_takeover() -> None:
 
 
 def test_a_purge_stops_pending_moves() -> None:
-    """b71."""
+    """Statement 71."""
     driver = with_dead_letters(3)
 
     assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 3

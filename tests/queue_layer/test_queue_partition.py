@@ -32,7 +32,7 @@ def test_a_queue_is_ready_when_it_knows_what_was_handed_out_before() -> None:
 
 
 def test_clocks_that_go_back_change_nothing() -> None:
-    """b84."""
+    """Statement 84."""
     driver = Driver(records=2)
     driver.offsets(1, timeout_ms=10 * SECOND)
     driver.wait(10 * SECOND)
@@ -63,7 +63,7 @@ def test_the_next_deadline_is_that_of_leases_and_delays() -> None:
 
 
 def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
-    """b70."""
+    """Statement 70."""
     driver = Driver(records=10)
     driver.came(fields=[RecordFields(deliver_at_ms=START_MS + SECOND)])
     received = driver.take(2)
@@ -116,7 +116,7 @@ def test_a_seek_forward_leaves_nothing_behind() -> None:
 
 
 def test_what_the_log_lost_is_gone_leased_or_not() -> None:
-    """b13."""
+    """Statement 13."""
     driver = Driver(records=10)
     received = driver.take(4)
 

@@ -14,7 +14,7 @@ DYING = QueueConfig(max_receive_count=2, dead_letter_target=TARGET)
 
 
 def test_a_received_message_is_invisible_until_its_deadline() -> None:
-    """b1."""
+    """Statement 1."""
     driver = Driver(records=1)
     first = driver.take()
     driver.wait(30 * SECOND - 1)
@@ -28,7 +28,7 @@ def test_a_received_message_is_invisible_until_its_deadline() -> None:
 
 
 def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
-    """b2, b3."""
+    """Statements 2 and 3."""
     driver = Driver(records=1)
 
     received = [driver.take(timeout_ms=0) for _ in range(3)]
@@ -39,7 +39,7 @@ def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
 
 
 def test_a_timeout_of_one_receive_is_of_no_effect_on_the_next() -> None:
-    """b4."""
+    """Statement 4."""
     driver = Driver(records=1)
     received = driver.take(timeout_ms=5 * SECOND)
     driver.settle(received, SettleAction.EXTEND, delay_ms=7 * SECOND)
@@ -49,7 +49,7 @@ def test_a_timeout_of_one_receive_is_of_no_effect_on_the_next() -> None:
 
 
 def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
-    """b50."""
+    """Statement 50."""
     driver = Driver(records=1)
 
     for count in range(1, 5):
@@ -59,7 +59,7 @@ def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
 
 
 def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
-    """b51."""
+    """Statement 51."""
     driver = Driver(DYING, records=1)
     for _ in range(2):
         assert driver.offsets() == [0]
@@ -74,7 +74,7 @@ def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
 
 
 def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> None:
-    """b57: the limit is looked at when a message would be delivered again."""
+    """Statement 57: the limit is looked at when a message would be delivered again."""
     driver = Driver(DYING, records=1)
     for _ in range(2):
         driver.offsets()
@@ -84,7 +84,7 @@ def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> 
 
 
 def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
-    """b56."""
+    """Statement 56."""
     driver = Driver(QueueConfig(max_receive_count=5, dead_letter_target=TARGET), records=1)
     for _ in range(2):
         driver.offsets()
@@ -97,7 +97,7 @@ def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
 
 
 def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
-    """b88."""
+    """Statement 88."""
     driver = Driver(QueueConfig(max_receive_count=2), records=1)
 
     for count in range(1, 10):
@@ -106,7 +106,7 @@ def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
 
 
 def test_the_last_chance_of_a_message_is_its_own() -> None:
-    """b87: nobody dies of what another message does."""
+    """Statement 87: nobody dies of what another message does."""
     driver = Driver(DYING, records=4)
     assert driver.offsets() == [0, 1, 2, 3]
     driver.wait(30 * SECOND)
@@ -115,7 +115,7 @@ def test_the_last_chance_of_a_message_is_its_own() -> None:
 
 
 def test_a_fresh_message_does_not_come_with_one_that_has_its_last_chance() -> None:
-    """b87."""
+    """Statement 87."""
     driver = Driver(DYING, records=1)
     driver.offsets()
     driver.wait(30 * SECOND)
@@ -133,7 +133,7 @@ def test_a_queue_of_single_deliveries_still_hands_out_batches() -> None:
 
 
 def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> None:
-    """b19, b83."""
+    """Statements 19 and 83."""
     driver = Driver(QueueConfig(leased_max=3), records=1000)
     slow = driver.take(1, timeout_ms=3600 * SECOND)
     for _ in range(400):
@@ -253,7 +253,7 @@ def test_the_cursor_passes_delayed_messages_with_their_times() -> None:
     ],
 )
 def test_a_receive_out_of_range_is_refused(settings: dict[str, int]) -> None:
-    """b16."""
+    """Statement 16."""
     with pytest.raises(InvalidRequestError):
         ReceiveCommand(**settings)  # type: ignore[arg-type]
 

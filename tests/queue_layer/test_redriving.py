@@ -30,7 +30,7 @@ def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
 
 
 def test_messages_go_where_each_of_them_came_from() -> None:
-    """b59, b60: the oldest first, and what came after it began stays."""
+    """Statements 59 and 60: the oldest first, and what came after it began stays."""
     driver = Driver(records=6)
 
     assert start(driver) == 6
@@ -65,7 +65,7 @@ def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
 
 
 def test_a_cancelled_redrive_leaves_the_rest_where_it_is() -> None:
-    """b61."""
+    """Statement 61."""
     driver = Driver(records=6)
     start(driver)
     progress(driver, [(ORDERS, [(0, 2)])], 2)
@@ -81,7 +81,7 @@ def test_a_cancelled_redrive_leaves_the_rest_where_it_is() -> None:
 
 
 def test_there_is_one_redrive_at_a_time() -> None:
-    """b59."""
+    """Statement 59."""
     driver = Driver(records=2)
     start(driver)
 

@@ -9,7 +9,7 @@ SHORT = QueueConfig(retention_ms=MINUTE_MS, dead_letter_target=TARGET)
 
 
 def test_what_is_too_old_is_gone_leased_or_not() -> None:
-    """b13, b14: neither receives nor extensions make a message younger."""
+    """Statements 13 and 14: neither receives nor extensions make a message younger."""
     driver = Driver(SHORT, records=10)
     received = driver.take(4)
     driver.wait(MINUTE_MS - SECOND)

@@ -40,7 +40,7 @@ def test_a_deleted_message_never_comes_again(config: QueueConfig) -> None:
 
 @any_queue
 def test_deleting_twice_is_success(config: QueueConfig) -> None:
-    """b11."""
+    """Statement 11."""
     driver = Driver(config, records=1)
     received = driver.take()
     driver.delete(received)
@@ -51,7 +51,7 @@ def test_deleting_twice_is_success(config: QueueConfig) -> None:
 
 
 def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
-    """b77: any number of holes."""
+    """Statement 77: any number of holes."""
     driver = Driver(records=25_000)
     for _ in range(25):
         received = driver.take(1000)
@@ -71,7 +71,7 @@ def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
 
 @any_queue
 def test_extending_counts_from_now_on(config: QueueConfig) -> None:
-    """b5."""
+    """Statement 5."""
     driver = Driver(config, records=1)
     received = driver.take(timeout_ms=2 * SECOND)
 
@@ -85,7 +85,7 @@ def test_extending_counts_from_now_on(config: QueueConfig) -> None:
 
 
 def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
-    """b6."""
+    """Statement 6."""
     driver = Driver(records=1)
     received = driver.take()
     driver.wait(SECOND)
@@ -100,7 +100,7 @@ def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
 
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
 def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: QueueConfig) -> None:
-    """b7."""
+    """Statement 7."""
     driver = Driver(config, records=1)
     received = driver.take()
     driver.wait(40 * SECOND)
@@ -117,7 +117,7 @@ def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: Q
 def test_an_older_receipt_does_nothing_to_what_another_one_holds(
     config: QueueConfig, action: SettleAction
 ) -> None:
-    """b8: other than SQS, which lets it."""
+    """Statement 8: other than SQS, which lets it."""
     driver = Driver(config, records=1)
     old = driver.take()
     driver.wait(30 * SECOND)
@@ -131,7 +131,7 @@ def test_an_older_receipt_does_nothing_to_what_another_one_holds(
 
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
 def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConfig) -> None:
-    """b9."""
+    """Statement 9."""
     driver = Driver(config, records=1)
     received = driver.take()
     driver.wait(40 * SECOND)
@@ -141,7 +141,7 @@ def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConf
 
 
 def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None:
-    """b10."""
+    """Statement 10."""
     driver = Driver(records=1)
     old = driver.take()
     driver.wait(30 * SECOND)
@@ -154,7 +154,7 @@ def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None
 
 @pytest.mark.parametrize("config", [FENCED, FIFO], ids=["fenced", "fifo"])
 def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig) -> None:
-    """b10, b91."""
+    """Statements 10 and 91."""
     driver = Driver(config, records=1)
     old = driver.take()
     driver.wait(30 * SECOND)
@@ -165,7 +165,7 @@ def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig)
 
 
 def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
-    """b28."""
+    """Statement 28."""
     driver = Driver(FIFO, records=2)
     received = driver.take(2)
     driver.settle(received, SettleAction.EXTEND, 1, delay_ms=60 * SECOND)
@@ -182,7 +182,7 @@ def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
 def test_nothing_but_deleting_can_be_done_to_what_is_gone(
     config: QueueConfig, action: SettleAction
 ) -> None:
-    """b12."""
+    """Statement 12."""
     driver = Driver(config, records=1)
     received = driver.take()
     driver.delete(received)
@@ -193,7 +193,7 @@ def test_nothing_but_deleting_can_be_done_to_what_is_gone(
 
 
 def test_bytes_that_are_no_receipt_are_refused() -> None:
-    """b12."""
+    """Statement 12."""
     driver = Driver(records=1)
     driver.take()
 
@@ -233,7 +233,7 @@ def test_of_one_settlement_some_messages_may_be_refused() -> None:
 
 @any_queue
 def test_a_released_message_is_visible_after_its_delay(config: QueueConfig) -> None:
-    """b85: exactly then, whatever the visibility timeout and the backoff are."""
+    """Statement 85: exactly then, whatever the visibility timeout and the backoff are."""
     driver = Driver(config, records=2)
     received = driver.take()
 
@@ -338,7 +338,7 @@ def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> Non
 
 
 def test_every_leader_knows_the_receipts_of_the_others() -> None:
-    """b74, b75."""
+    """Statements 74 and 75."""
     driver = Driver(records=2)
     received = driver.take(timeout_ms=10 * SECOND)
     driver.wait(4 * SECOND)

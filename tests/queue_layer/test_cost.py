@@ -1,0 +1,112 @@
+"""What an operation costs does not depend on how many messages wait.
+
+Counted are calls of functions, those of C too: the same on every machine.
+"""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from tests.queue_layer.driver import SECOND, START_MS, Driver
+from wire.queues import SettleAction
+
+FEW, MANY = 100, 1_000_000
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many functions some work calls."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def work_on(driver: Driver) -> None:
+    """Receive, extend, release and delete messages, let time pass, and count."""
+    for _ in range(20):
+        received = driver.take(5)
+        first = received.runs[0].first_offset
+        driver.settle(received, SettleAction.EXTEND, delay_ms=SECOND)
+        driver.settle(received, SettleAction.RELEASE, first, delay_ms=0)
+        driver.delete(received)
+        driver.take(1, timeout_ms=1)
+        driver.wait(5)
+        driver.came(5)
+        driver.counts()
+
+
+def cost(driver: Driver, rounds: int = 3) -> float:
+    work_on(driver)
+    return sum(calls_of(lambda: work_on(driver)) for _ in range(rounds)) / rounds
+
+
+def test_a_million_messages_that_wait_cost_what_a_hundred_do() -> None:
+    few, many = cost(Driver(records=FEW)), cost(Driver(records=MANY))
+
+    assert many <= 1.05 * few
+
+
+def test_a_million_messages_that_wait_for_their_time_cost_what_a_hundred_do() -> None:
+    drivers = [Driver(records=FEW), Driver(records=FEW)]
+    for driver, count in zip(drivers, (FEW, MANY), strict=True):
+        driver.came(count, deliver_at_ms=START_MS + 3600 * SECOND)
+        driver.came(1000)
+
+    few, many = map(cost, drivers)
+
+    assert many <= 1.05 * few
+
+
+@pytest.mark.parametrize("state", ["leased", "returned", "deleted"])
+def test_many_runs_cost_little_more_than_few(state: str) -> None:
+    """Only what it takes to find a place among them grows."""
+    costs: list[float] = []
+    for count in (FEW, 100 * FEW):
+        driver = Driver(records=2 * count + 1000)
+        for _ in range(0, 2 * count, 100):
+            received = driver.take(100)
+            odd = range(received.runs[0].first_offset + 1, received.runs[0].first_offset + 100, 2)
+            driver.delete(received, *odd)
+            if state == "deleted":
+                driver.delete(received)
+            elif state == "leased":
+                driver.settle(received, SettleAction.EXTEND, *(o - 1 for o in odd), delay_ms=10**7)
+        driver.wait(31 * SECOND)
+        costs.append(cost(driver))
+
+    few, many = costs
+    assert many <= 1.3 * few
+
+
+def test_a_stretch_of_records_costs_the_same_however_long_it_is() -> None:
+    short, long = Driver(), Driver()
+
+    assert calls_of(lambda: long.came(MANY)) == calls_of(lambda: short.came(1))
+
+
+def test_a_receive_costs_the_same_however_many_messages_it_has() -> None:
+    few, many = Driver(records=MANY), Driver(records=MANY)
+
+    assert calls_of(lambda: many.take(1000)) == calls_of(lambda: few.take(1))
+
+
+def test_what_a_record_says_costs_what_that_record_costs() -> None:
+    """A batch of a thousand in which a tenth is delayed is no reason for a thousand ranges."""
+    driver = Driver(QueueConfig())
+    later = RecordFields(deliver_at_ms=START_MS + SECOND)
+    fields = [later if place % 10 == 0 else RecordFields() for place in range(1000)]
+
+    assert calls_of(lambda: driver.came(1000, fields=fields)) < 100 * 60
