@@ -3,7 +3,7 @@
 Pure: declarations.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -84,3 +84,7 @@ class DeliveryOrder(Protocol):
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield which of some visible messages nobody gets because of others before them."""
         ...
+
+
+MakeOrder = Callable[[int], DeliveryOrder]
+"""Returns an order that is told of the records from an offset on."""

@@ -12,7 +12,7 @@ from typing import final
 from msgspec.structs import replace as replace_field
 
 from queue_layer.attempts import Attempt, Attempts
-from queue_layer.delivery_order import DeliveryOrder, RecordFields
+from queue_layer.delivery_order import DeliveryOrder, MakeOrder, RecordFields
 from queue_layer.entries import (
     AnyEntry,
     Deferred,
@@ -48,8 +48,6 @@ from queue_layer.redrive import Redrive, RedriveStatus
 from queue_layer.snapshots import SnapshotReader
 from wire.queues import MessageState, Run
 
-MakeOrder = Callable[[int], DeliveryOrder]
-"""Returns an order that is told of the records from an offset on."""
 Change = Callable[[MessageStatus], MessageStatus | None]
 """What becomes of messages; `None`: they are done."""
 

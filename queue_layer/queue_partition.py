@@ -26,7 +26,7 @@ from typing import final
 
 from queue_layer import looking, receiving, redriving, removing, settling
 from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
+from queue_layer.delivery_order import MakeOrder, RecordFields
 from queue_layer.entries import (
     NO_TARGET,
     AnyEntry,
@@ -41,7 +41,7 @@ from queue_layer.entries import (
     Target,
     Trimmed,
 )
-from queue_layer.fold import MakeOrder, QueueFold
+from queue_layer.fold import QueueFold
 from queue_layer.outcome import Outcome
 from queue_layer.pending_moves import DeadLetters, MoveBatch
 from queue_layer.receipts import Receipts
@@ -74,7 +74,8 @@ class QueuePartition:
         Args:
             config: May be replaced at any time (`configure`).
             receipts: Makes and checks receipts for this partition.
-            make_order: Makes the order of delivery, anew whenever it must forget.
+            make_order: Makes the order of delivery, anew whenever it must forget; see
+                `queue_layer.orders`.
         """
         self._config = config
         self._receipts = receipts
@@ -130,7 +131,11 @@ class QueuePartition:
         self._fold.records_came(first, end, fields, deliver_at_ms)
 
     def configure(self, config: QueueConfig) -> None:
-        """Take over settings; they apply from the next command on, also to what is there."""
+        """Take over settings; they apply from the next command on, also to what is there.
+
+        Lanes and fairness are a matter of the order: to change them, `make_order` is for a new
+        partition that is loaded from the journal.
+        """
         assert config.is_fifo == self._config.is_fifo, "a queue stays FIFO or standard"
         self._config = config
 

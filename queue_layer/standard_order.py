@@ -7,10 +7,10 @@ or taken out of order; a backlog of any length that nobody has touched is one ra
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from sortedcontainers import SortedList
-
 from queue_layer.delivery_order import RecordFields
 from queue_layer.range_map import RangeMap
+from queue_layer.returned_messages import ReturnedMessages
+from queue_layer.sharing import shared
 
 
 @final
@@ -21,7 +21,7 @@ class StandardOrder:
     turns in being first. So a consumer that releases everything it gets sees new messages too,
     and what is back does not wait behind a backlog.
 
-    Invariant: `_returned` and `_by_time` hold the same ranges; holes lie in `[_next, _end)`.
+    Invariant: holes lie in `[_next, _end)`, and none begins at `_next`.
     """
 
     needs_all_records = False
@@ -32,10 +32,8 @@ class StandardOrder:
         self._end = start
         self._holes: RangeMap[None] = RangeMap()
         """Of what is behind `_next` not visible any more, or not yet."""
-        self._returned: RangeMap[int] = RangeMap()
-        """Visible messages before `_next`, with the time since when."""
-        self._by_time: SortedList[tuple[int, int]] = SortedList()
-        """Time and first offset of each of them."""
+        self._returned = ReturnedMessages()
+        """Visible messages before `_next`."""
 
     def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Learn of records."""
@@ -59,19 +57,17 @@ class StandardOrder:
     def became_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again."""
         if first < self._next:
-            stop = min(end, self._next)
-            self._returned.insert(first, stop, since_ms)
-            self._by_time.add((since_ms, first))
+            self._returned.add(first, min(end, self._next), since_ms)
         if end > self._next:
             self._holes.cut(max(first, self._next), end)
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of messages to hand out."""
-        fresh, returned = self._fresh(), self._back()
-        if not self._by_time:
-            return fresh
-        kinds = (returned, fresh) if turn % 2 else (fresh, returned)
-        return _shared(*kinds, share=max(1, limit // 2))
+        if not len(self._returned):
+            return self._fresh()
+        share = max(1, limit // 2)
+        fresh, returned = (self._fresh(), share), (iter(self._returned), share)
+        return shared([returned, fresh] if turn % 2 else [fresh, returned])
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield nothing: no message of a standard queue waits for another."""
@@ -86,15 +82,9 @@ class StandardOrder:
         if at < self._end:
             yield at, self._end
 
-    def _back(self) -> Iterator[tuple[int, int]]:
-        for _, first in self._by_time:
-            found = self._returned.starting_at(first)
-            assert found is not None
-            yield first, found[0]
-
     def _take(self, first: int, end: int) -> None:
-        if first < self._next and len(self._returned):
-            self._take_returned(first, min(end, self._next))
+        if first < self._next:
+            self._returned.remove(first, min(end, self._next))
         if end <= self._next:
             return
         if first > self._next:
@@ -107,34 +97,3 @@ class StandardOrder:
         if hole is not None:
             self._holes.cut(end, hole[0])
             self._next = hole[0]
-
-    def _take_returned(self, first: int, end: int) -> None:
-        pieces = list(self._returned.pieces(first, end))
-        for piece_first, piece_end, since_ms in pieces:
-            self._by_time.discard((since_ms, piece_first))
-            self._returned.cut(piece_first, piece_end)
-            rest = self._returned.starting_at(piece_end)
-            if rest is not None:
-                # Added again if it was a range of its own: it is the same element.
-                self._by_time.discard((rest[1], piece_end))
-                self._by_time.add((rest[1], piece_end))
-
-
-def _shared(
-    one: Iterator[tuple[int, int]], other: Iterator[tuple[int, int]], *, share: int
-) -> Iterator[tuple[int, int]]:
-    """Yield a share of one, then of the other, and then what is left of both."""
-    left: list[tuple[int, int]] = []
-    for source in (one, other):
-        wanted = share
-        for first, end in source:
-            stop = min(end, first + wanted)
-            yield first, stop
-            wanted -= stop - first
-            if stop < end:
-                left.append((stop, end))
-            if not wanted:
-                break
-    yield from left
-    yield from one
-    yield from other

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
+from queue_layer.delivery_order import MakeOrder, RecordFields
 from queue_layer.entries import Frame, decode, encode
-from queue_layer.fold import MakeOrder
 from queue_layer.outcome import Outcome, Reply
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts

@@ -3,7 +3,7 @@
 The invariants I1 to I12 are those of docs/queue-statements.md.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
 from queue_layer.entries import Target
+from queue_layer.orders import order_for
 from queue_layer.receiving import ReceiveCommand
 from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
@@ -44,9 +45,14 @@ times = st.sampled_from([0, 1, 2 * SECOND, 30 * SECOND, HOUR])
 class QueueAgainstModel(RuleBasedStateMachine):
     """A driver and a model side by side. The model has no groups: FIFO here is about receipts."""
 
-    @initialize(config=configs)
-    def begin(self, config: QueueConfig) -> None:
-        self.driver = Driver(config)
+    groups = (b"a", b"b", b"a", None, b"c", b"a", b"b", b"a")
+
+    @initialize(
+        config=configs, order=st.sampled_from([{}, {"lanes": (3, 1)}, {"has_fairness": True}])
+    )
+    def begin(self, config: QueueConfig, order: dict[str, Any]) -> None:
+        order_config = QueueConfig(**order)
+        self.driver = Driver(config, make_order=order_for(order_config))
         self.model = ListModel(config, START_MS)
         self.sent: list[int] = []
         self.receipts: list[PartitionReceived] = []
@@ -60,7 +66,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(waits=st.lists(delays, min_size=1, max_size=8))
     def records_come(self, waits: list[int]) -> None:
         fields = [
-            RecordFields(deliver_at_ms=self.model.now_ms + wait if wait else 0) for wait in waits
+            RecordFields(self.model.now_ms + wait if wait else 0, lane, self.groups[lane])
+            for lane, wait in enumerate(waits)
         ]
         self.driver.came(len(waits), fields=fields if any(waits) else None)
         self.sent.extend(field.deliver_at_ms for field in fields)

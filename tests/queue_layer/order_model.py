@@ -1,0 +1,54 @@
+"""What every order without groups must keep: visible messages are offered, once, and no others."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from hypothesis import strategies as st
+
+from queue_layer.delivery_order import DeliveryOrder, RecordFields
+
+RECORDS = 24
+Change = tuple[str, int, int, int]
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["leased", "delayed", "visible", "dead", "done"]),
+        st.integers(0, RECORDS - 1),
+        st.integers(1, 6),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+def chosen(order: DeliveryOrder, limit: int, turn: int = 1) -> list[int]:
+    """Return the messages that a receive would get."""
+    offsets = (o for first, end in order.candidates(limit, turn) for o in range(first, end))
+    return list(islice(offsets, limit))
+
+
+def check_order(
+    order: DeliveryOrder, fields: Sequence[RecordFields] | None, told: list[Change], limit: int
+) -> None:
+    """Tell an order of changes, as a queue does, and check after each what it offers."""
+    order.came(0, RECORDS, fields)
+    visible, done = set(range(RECORDS)), set[int]()
+    for turn, (change, first, count, time_ms) in enumerate(told):
+        for offset in set(range(first, min(RECORDS, first + count))) - done:
+            match change:
+                case "leased" | "delayed":
+                    order.became_invisible(offset, offset + 1, is_leased=change == "leased")
+                    visible.discard(offset)
+                case "visible":
+                    if offset not in visible:
+                        order.became_visible(offset, offset + 1, time_ms)
+                    visible.add(offset)
+                case "dead":
+                    order.became_dead(offset, offset + 1)
+                    visible.discard(offset)
+                case _:
+                    order.became_done(offset, offset + 1)
+                    visible.discard(offset)
+                    done.add(offset)
+        offered = [o for a, b in order.candidates(limit, turn) for o in range(a, b)]
+        assert sorted(offered) == sorted(visible)
