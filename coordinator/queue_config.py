@@ -25,8 +25,8 @@ from wire.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 LEASED_MAX_DEFAULT = 120_000
 LANE_COUNT_MAX = 16
-BACKOFF_DELAYS_MAX = 200
-"""Delays of one backoff, those of an exponential one included."""
+BACKOFF_DELAYS_MAX = 100
+"""Delays in one list."""
 NO_QUEUE = "none"
 """What stands for no dead-letter queue."""
 
@@ -40,6 +40,8 @@ _QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _EXPONENTIAL = re.compile(r"exponential\(([^()]*)\)", re.IGNORECASE)
 _FACTOR = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
 _FACTOR_MIN, _FACTOR_MAX = 1.1, 100
+_JITTER = 0.5
+_WEIGHT = re.compile(r"[1-9][0-9]{0,2}")
 _BACKOFFS = "`none`, delays such as `1s,10s,1min`, or `exponential(1s,2,5min,jitter)`"
 
 
@@ -60,14 +62,27 @@ class DeduplicationScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RetryBackoff:
+class DelayList:
     """How long a message that was released without a delay stays invisible."""
 
     delays_ms: tuple[int, ...] = ()
     """After its first delivery, its second, and so on; the last one counts for all later ones.
     Empty: it is visible at once."""
-    has_jitter: bool = False
-    """Whether each delay is to be anything from its half to the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialBackoff:
+    """The same, by a rule."""
+
+    first_ms: int
+    factor: float
+    """What each delay is multiplied with to get the next one."""
+    longest_ms: int
+    jitter: float
+    """The largest part of a delay that is taken off at random."""
+
+
+RetryBackoff = DelayList | ExponentialBackoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +104,9 @@ class QueueConfig:
     deduplication_window_ms: int
     deduplication_scope: DeduplicationScope
     content_based_deduplication: bool
-    lanes: int
+    lanes: tuple[int, ...]
+    """Weights of the priorities, most urgent first; empty if there are none."""
+    fairness: bool
     send_rate: int | None
     """`None` for no limit."""
     receive_wait_ms: int
@@ -120,15 +137,19 @@ def parse_backoff(name: str, text: str) -> RetryBackoff:
     """
     wanted = text.strip().lower()
     if wanted == "none":
-        return RetryBackoff()
+        return DelayList()
     exponential = _EXPONENTIAL.fullmatch(wanted)
     if exponential is not None:
         return _exponential(name, text, [part.strip() for part in exponential[1].split(",")])
     delays = [_delay_ms(name, text, part) for part in wanted.split(",")]
-    return RetryBackoff(_checked(name, text, delays))
+    if len(delays) > BACKOFF_DELAYS_MAX:
+        raise InvalidConfigError(
+            f"{name} is {text!r}, {len(delays)} delays; {BACKOFF_DELAYS_MAX} are the most"
+        )
+    return DelayList(tuple(delays))
 
 
-def _exponential(name: str, text: str, parts: list[str]) -> RetryBackoff:
+def _exponential(name: str, text: str, parts: list[str]) -> ExponentialBackoff:
     has_jitter = parts[-1] == "jitter"
     match parts[:-1] if has_jitter else parts:
         case [first_text, factor_text, longest_text] if _FACTOR.fullmatch(factor_text):
@@ -144,35 +165,43 @@ def _exponential(name: str, text: str, parts: list[str]) -> RetryBackoff:
             f"{name} is {text!r}; the first delay must be at least 1ms, the longest at least as"
             f" long, and the factor from {_FACTOR_MIN:g} to {_FACTOR_MAX}"
         )
-    delays: list[int] = []
-    delay = float(first)
-    while delay < longest:
-        delays.append(int(delay))
-        delay *= factor
-    return RetryBackoff(_checked(name, text, [*delays, longest]), has_jitter)
+    return ExponentialBackoff(first, factor, longest, _JITTER if has_jitter else 0.0)
 
 
 def _delay_ms(name: str, text: str, part: str) -> int:
     try:
-        return parse_duration_ms(name, part)
+        delay_ms = parse_duration_ms(name, part)
     except InvalidConfigError as error:
         raise InvalidConfigError(f"{name} is {text!r}, it must be {_BACKOFFS}") from error
-
-
-def _checked(name: str, text: str, delays: list[int]) -> tuple[int, ...]:
-    if max(delays) > VISIBILITY_TIMEOUT_MS_MAX:
+    if delay_ms > VISIBILITY_TIMEOUT_MS_MAX:
         raise InvalidConfigError(f"{name} is {text!r}; no delay can be longer than 12h")
-    if len(delays) > BACKOFF_DELAYS_MAX:
-        raise InvalidConfigError(
-            f"{name} is {text!r}, {len(delays)} delays; {BACKOFF_DELAYS_MAX} are the most"
-        )
-    return tuple(delays)
+    return delay_ms
 
 
 def _parse_backoff_text(name: str, text: str) -> str:
     """Return a backoff such that equal ones are equal texts."""
-    backoff = parse_backoff(name, text)
-    return ",".join([*map(str, backoff.delays_ms), *(["jitter"] if backoff.has_jitter else [])])
+    return repr(parse_backoff(name, text))
+
+
+def parse_lanes(name: str, text: str) -> tuple[int, ...]:
+    """Return the weights of priorities, none for `none`.
+
+    Raises:
+        InvalidConfigError: The text means none.
+    """
+    if text.strip().lower() == "none":
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > LANE_COUNT_MAX or not all(_WEIGHT.fullmatch(part) for part in parts):
+        raise InvalidConfigError(
+            f"{name} is {text!r}, it must be none, or 1 to {LANE_COUNT_MAX} weights from 1 to 999,"
+            " the most urgent lane first, such as 8,4,1"
+        )
+    return tuple(map(int, parts))
+
+
+def _parse_lanes_text(name: str, text: str) -> str:
+    return repr(parse_lanes(name, text))
 
 
 def _parse_dead_letter_queue(name: str, text: str) -> Value:
@@ -234,6 +263,14 @@ QUEUE_SETTINGS: Final = {
             "How long a message is invisible at first, if its sender does not say.",
         ),
         Setting(
+            "fairness",
+            _parse_switch,
+            _OFF,
+            "on, off",
+            "Whether groups of which many messages are being worked on wait behind others. Not for"
+            " FIFO queues.",
+        ),
+        Setting(
             "fencing",
             _parse_switch,
             _AUTO,
@@ -243,10 +280,11 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "lanes",
-            parse_bounded_count(low=1, high=LANE_COUNT_MAX),
-            "1",
-            f"1 to {LANE_COUNT_MAX}",
-            "Priorities, 0 being the most urgent; FIFO queues have one.",
+            _parse_lanes_text,
+            "none",
+            f"none, up to {LANE_COUNT_MAX} weights",
+            "Priorities, the most urgent (0) first: how many messages of each are handed out in"
+            " turn, such as 8,4,1. Not for FIFO queues.",
         ),
         Setting(
             "leased_max",
@@ -260,7 +298,8 @@ QUEUE_SETTINGS: Final = {
             parse_or_unlimited(parse_bounded_count(low=1, high=1000)),
             "unlimited",
             "1 to 1000, unlimited",
-            "How often a message is handed out; then it is a dead letter.",
+            "How often a message is handed out before it is a dead letter; without a dead-letter"
+            " queue it is handed out on and on.",
         ),
         Setting(
             "receive_durability",
@@ -292,7 +331,7 @@ QUEUE_SETTINGS: Final = {
             "none",
             _BACKOFFS.replace("`", ""),
             "How long a message that was released without a delay is invisible, by its deliveries;"
-            " with jitter, from half of that on.",
+            " with jitter, half of that or more.",
         ),
         Setting(
             "send_rate",
@@ -346,10 +385,9 @@ def check_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> None
     config = queue_config(overrides, is_fifo=is_fifo)
     if is_fifo and not config.is_fencing:
         raise InvalidConfigError("fencing is off, it must be on: a FIFO queue keeps no order else")
-    if is_fifo and config.lanes > 1:
-        raise InvalidConfigError(
-            f"lanes is {config.lanes}, it must be 1: messages of a FIFO queue do not overtake"
-        )
+    if is_fifo and (config.lanes or config.fairness):
+        name = "lanes" if config.lanes else "fairness"
+        raise InvalidConfigError(f"{name} is not for FIFO queues: their messages do not overtake")
 
 
 def frozen_settings(
@@ -438,7 +476,8 @@ def _queue_config(overrides: tuple[tuple[str, str], ...], is_fifo: bool) -> Queu
         deduplication_window_ms=_number(values["deduplication_window_ms"]),
         deduplication_scope=DeduplicationScope(str(values["deduplication_scope"])),
         content_based_deduplication=values["content_based_deduplication"] == _ON,
-        lanes=_number(values["lanes"]),
+        lanes=parse_lanes("lanes", texts["lanes"]),
+        fairness=values["fairness"] == _ON,
         send_rate=_limit(values["send_rate"]),
         receive_wait_ms=_number(values["receive_wait_ms"]),
     )

@@ -254,7 +254,7 @@ def test_a_journal_knows_its_queue_and_its_source() -> None:
     assert (queue_of_journal("queue@b"), queue_of_journal("orders")) == ("b", None)
     assert journal_name("b") == "queue@b"
     assert journal.queue_config is not None
-    assert journal.queue_config.lanes == 2
+    assert journal.queue_config.lanes == (2,)
     topic = catalog.topic("orders")
     assert (topic.source_id, topic.queue_name, topic.queue_config) == (ID, "", None)
 
@@ -270,7 +270,7 @@ def test_settings_of_a_queue_change_apart_from_those_of_its_journal() -> None:
     assert journal.queue is not None
     assert journal.queue.settings == {"max_receive_count": "3"}
     assert journal.queue_config is not None
-    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (3, 1)
+    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (3, ())
 
 
 def test_a_deleted_journal_is_no_longer_among_those_of_its_topic() -> None:

@@ -6,6 +6,8 @@ from coordinator.queue_config import (
     FIFO_SETTINGS,
     QUEUE_SETTINGS,
     DeduplicationScope,
+    DelayList,
+    ExponentialBackoff,
     ReceiveDurability,
     RetryBackoff,
     check_queue_name,
@@ -29,10 +31,11 @@ def test_a_queue_that_was_told_nothing_has_the_defaults() -> None:
     assert config.delivery_delay_ms == 0
     assert config.retention_ms == 4 * 24 * HOUR_MS
     assert (config.max_receive_count, config.dead_letter_queue) == (None, None)
-    assert config.retry_backoff == RetryBackoff()
+    assert config.retry_backoff == DelayList()
     assert config.receive_durability is ReceiveDurability.LAZY
     assert not config.is_fencing
-    assert (config.leased_max, config.lanes, config.send_rate) == (120_000, 1, None)
+    assert (config.leased_max, config.lanes, config.send_rate) == (120_000, (), None)
+    assert not config.fairness
     assert config.deduplication_window_ms == 5 * 60_000
     assert config.receive_wait_ms == 0
 
@@ -88,7 +91,9 @@ def test_settings_are_listed_by_name() -> None:
         ("receive_durability", "loose", "one of strict, lazy"),
         ("fencing", "maybe", "on or off"),
         ("leased_max", "0", "at least 1"),
-        ("lanes", "17", "at most 16"),
+        ("lanes", "8,0", "1 to 16 weights from 1 to 999"),
+        ("lanes", ",".join(["1"] * 17), "1 to 16 weights"),
+        ("lanes", "", "must be none, or"),
         ("send_rate", "0", "at least 1"),
         ("send_rate", "-3", "must be a number"),
         ("receive_wait_ms", "11min", "at most 600000"),
@@ -109,7 +114,8 @@ def test_what_is_not_legal_is_refused_and_what_would_be_is_said(
     ("name", "text", "reason"),
     [
         ("fencing", "off", "it must be on"),
-        ("lanes", "2", "it must be 1"),
+        ("lanes", "2,1", "lanes is not for FIFO queues"),
+        ("fairness", "on", "fairness is not for FIFO"),
         ("deduplication_scope", "topic", "one of queue, group"),
         ("deduplication_window_ms", "8d", "at most"),
     ],
@@ -127,21 +133,26 @@ def test_programs_may_switch_on_as_they_are_used_to(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "delays_ms", "has_jitter"),
+    ("text", "backoff"),
     [
-        ("none", (), False),
-        ("1s", (1000,), False),
-        ("1s, 10s,1min", (1000, 10_000, 60_000), False),
-        ("250", (250,), False),
-        ("exponential(1s,2,5s)", (1000, 2000, 4000, 5000), False),
-        ("Exponential(1s, 1.5, 3s, jitter)", (1000, 1500, 2250, 3000), True),
-        ("exponential(1s,3,1s)", (1000,), False),
+        ("none", DelayList()),
+        ("1s", DelayList((1000,))),
+        ("1s, 10s,1min", DelayList((1000, 10_000, 60_000))),
+        ("250", DelayList((250,))),
+        ("exponential(1s,2,5s)", ExponentialBackoff(1000, 2.0, 5000, 0.0)),
+        ("Exponential(1s, 1.5, 3s, jitter)", ExponentialBackoff(1000, 1.5, 3000, 0.5)),
     ],
 )
-def test_a_backoff_is_a_list_of_delays_however_it_is_written(
-    text: str, delays_ms: tuple[int, ...], has_jitter: bool
-) -> None:
-    assert parse_backoff("retry_backoff", text) == RetryBackoff(delays_ms, has_jitter)
+def test_a_backoff_is_a_list_of_delays_or_a_rule(text: str, backoff: RetryBackoff) -> None:
+    assert parse_backoff("retry_backoff", text) == backoff
+    assert queue_config({"retry_backoff": text}, is_fifo=False).retry_backoff == backoff
+
+
+@pytest.mark.parametrize(
+    ("text", "lanes"), [("none", ()), ("8,4,1", (8, 4, 1)), ("2", (2,)), (" 3 , 1 ", (3, 1))]
+)
+def test_lanes_are_weights(text: str, lanes: tuple[int, ...]) -> None:
+    assert queue_config({"lanes": text}, is_fifo=False).lanes == lanes
 
 
 @pytest.mark.parametrize(
@@ -158,7 +169,7 @@ def test_a_backoff_is_a_list_of_delays_however_it_is_written(
         ("exponential(5min,2,1s)", "the longest at least as long"),
         ("exponential(1s,2,13h)", "longer than 12h"),
         ("13h", "longer than 12h"),
-        (",".join(["1s"] * 201), "200 are the most"),
+        (",".join(["1s"] * 101), "100 are the most"),
     ],
 )
 def test_a_backoff_that_makes_no_sense_is_refused(text: str, reason: str) -> None:
@@ -193,7 +204,7 @@ def test_ids_of_a_whole_queue_need_a_single_partition() -> None:
         ({"visibility_timeout_ms": "30s"}, {}, None),
         ({"retry_backoff": "1s,2s"}, {"retry_backoff": "1000, 2000"}, None),
         ({"fencing": "true"}, {"fencing": "on"}, None),
-        ({}, {"lanes": "3"}, "its lanes is 3, not 1"),
+        ({}, {"lanes": "3,1"}, "its lanes is 3,1, not none"),
         (
             {"dead_letter_queue": "dead"},
             {"receive_durability": "strict"},

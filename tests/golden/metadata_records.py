@@ -64,7 +64,7 @@ QUEUE = catalog.QueueSpec(
     created_at_ms=1_700_000_000_000,
     receipt_key=bytes(range(32)),
     frozen={"deduplication_scope": "group"},
-    overrides={"lanes": "1"},
+    overrides={"lanes": "none"},
 )
 
 RECORDS: list[Record] = [

@@ -115,7 +115,7 @@ def test_a_queue_that_is_what_is_asked_for_is_taken_for_it() -> None:
 @pytest.mark.parametrize(
     ("topic", "fifo", "partitions", "overrides", "difference"),
     [
-        ("orders", False, None, {"lanes": "2"}, "and its lanes is 1, not 2"),
+        ("orders", False, None, {"lanes": "2"}, "and its lanes is none, not 2"),
         ("other", False, None, {}, "and its topic is 'orders', not 'other'"),
         ("orders", True, None, {}, "and it is not FIFO"),
         ("orders", False, 2, {}, "and it has 1 partitions, not 2"),
@@ -254,7 +254,7 @@ def test_what_a_topic_promises_its_journals_promise_in_the_same_entry() -> None:
     assert journal.config.durability is Durability.REPLICATED
     assert journal.config.min_in_sync_replicas == 1
     assert journal.queue_config is not None
-    assert journal.queue_config.lanes == 2
+    assert journal.queue_config.lanes == (2,)
     assert cluster.partition("queue@q", 0).eligible_leader_replicas == ()
     cluster.do(AlterTopic("orders", {"retention_ms": "1h"}, ["durability"]))
     journal = cluster.state.catalog.journal("q")
@@ -273,7 +273,7 @@ def test_settings_of_a_queue_are_changed_and_put_back() -> None:
     assert journal.queue.overrides == {"max_receive_count": "5"}
     assert journal.queue.receipt_key == KEY
     assert journal.queue_config is not None
-    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (5, 1)
+    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (5, ())
     assert cluster.handle(AlterQueue("q", {"max_receive_count": "5"}, [])).records == []
 
 
