@@ -1,7 +1,7 @@
 """Writes `docs/configuration.md`: `python -m broker.describe_config > docs/configuration.md`.
 
 All it says is taken from where it holds: the fields of `broker.config` with the docstrings below
-them, and the tables of `coordinator.topic_config` and `coordinator.cluster.settings`.
+them, and the tables of `coordinator.topic_config`, `queue_config` and `cluster.settings`.
 """
 
 import ast
@@ -14,6 +14,7 @@ from itertools import pairwise
 from broker import config
 from broker.config import FIELDS, BrokerConfig
 from coordinator.cluster.settings import CLUSTER_SETTINGS
+from coordinator.queue_config import QUEUE_SETTINGS
 from coordinator.topic_config import SETTINGS
 
 _BYTE_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -55,6 +56,14 @@ of a broker, whose `topic_defaults` are only what a new topic begins with.
 """
 
 
+_QUEUES = """
+## Queues
+
+Given when a queue is created and changed while it is in use, with `tidelog queue create` and
+`tidelog queue alter`; kept in the metadata of the cluster. What they mean together is in
+[queues.md](queues.md). In programs, durations are seconds, and their names have no `_ms`.
+"""
+
 _CLUSTER = """
 ## Cluster
 
@@ -76,6 +85,12 @@ def describe() -> str:
             _table(
                 (name, f"`{setting.default}`", setting.allowed, setting.about)
                 for name, setting in SETTINGS.items()
+            ),
+            _QUEUES,
+            "\n",
+            _table(
+                (name, f"`{setting.default}`", setting.allowed, setting.about)
+                for name, setting in QUEUE_SETTINGS.items()
             ),
             _CLUSTER,
             "\n",

@@ -173,8 +173,6 @@ class Partition:
         """Let other settings be in force from now on."""
         self.log.config = config.log
         self.durability = config.durability
-        self.queue_name = ""
-        """The queue of which it is the journal, which clients do not touch; empty for others."""
         if self.leader is not None:
             self.leader.durability = config.durability
         self.progressed()

@@ -12,11 +12,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Final, final
+from typing import Final, final
 
 import trio
 
 from broker.acceptor import Acceptor, listen
+from broker.apis import APIS
 from broker.config import BrokerConfig, parse_address
 from broker.data_directory import DataDirectory, open_data_directory
 from broker.dispatch import ClientHandlers, Dispatcher
@@ -28,6 +29,7 @@ from broker.handlers.introduction import IntroductionHandler
 from broker.handlers.moves import MovesHandler
 from broker.handlers.offsets import OffsetsHandler
 from broker.handlers.produce import ProduceHandler
+from broker.handlers.queue_admin import QueueAdminHandler
 from broker.handlers.raft import RaftHandler
 from broker.handlers.reassignment import ReassignmentHandler
 from broker.handlers.session import SessionHandler
@@ -58,45 +60,6 @@ _VERSION: Final = version("tidelog")
 
 _LEAVING_S: Final = 5.0
 """How long a stop waits for the cluster to hand over what this broker leads."""
-
-APIS: Final[tuple[api.Api[Any, Any], ...]] = (
-    api.HELLO,
-    api.METADATA,
-    api.CREATE_TOPIC,
-    api.DESCRIBE_TOPICS,
-    api.ALTER_TOPIC,
-    api.DELETE_TOPIC,
-    api.DELETE_RECORDS,
-    api.INIT_PRODUCER,
-    api.PRODUCE,
-    api.FETCH,
-    api.LIST_OFFSETS,
-    api.GROUP_HEARTBEAT,
-    api.COMMIT_OFFSETS,
-    api.FETCH_OFFSETS,
-    api.LIST_GROUPS,
-    api.DESCRIBE_GROUPS,
-    api.RESET_OFFSETS,
-    api.DELETE_GROUP,
-    api.PEER_STATUS,
-    api.RAFT,
-    api.RAFT_SNAPSHOT,
-    api.DECIDE,
-    api.HEARTBEAT,
-    api.JOIN,
-    api.EXTENTS,
-    api.REPLICA_FETCH,
-    api.REPLICA_DURABLE,
-    api.REPLICA_READ,
-    api.DESCRIBE_CLUSTER,
-    api.ELECT_LEADERS,
-    api.REASSIGN,
-    api.ALTER_CLUSTER,
-    api.DESCRIBE_MOVES,
-    api.DRAIN_BROKER,
-    api.UNREGISTER_BROKER,
-)
-"""All that a broker speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +348,7 @@ class Broker:
         env, config = self._env, self._config
         session = SessionHandler(config, cluster, partitions)
         topics = TopicsHandler(env, config, cluster, partitions, keeper, self._flusher)
+        queues = QueueAdminHandler(env, config, cluster, keeper)
         fetch = FetchHandler(
             env,
             partitions,
@@ -427,6 +391,10 @@ class Broker:
                     api.DRAIN_BROKER: administration.drain,
                     api.UNREGISTER_BROKER: administration.unregister,
                     api.REASSIGN: ReassignmentHandler(cluster).reassign,
+                    api.CREATE_QUEUE: queues.create,
+                    api.DESCRIBE_QUEUES: queues.describe,
+                    api.ALTER_QUEUE: queues.alter,
+                    api.DELETE_QUEUE: queues.delete,
                 },
             )
         )

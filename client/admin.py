@@ -1,4 +1,4 @@
-"""Administration: topics, their settings, offsets, consumer groups, and the cluster.
+"""Administration: topics, queues, their settings, offsets, consumer groups, and the cluster.
 
 Shell: asks brokers, again while that may help.
 """
@@ -6,18 +6,21 @@ Shell: asks brokers, again while that may help.
 from collections.abc import Iterable, Mapping
 from typing import final
 
-from client import cluster_admin, group_admin
+from client import cluster_admin, group_admin, queue_admin
 from client.cluster import Cluster
 from client.cluster_admin import MovingReplica, PartitionsToElect
 from client.group_admin import ResetPlace
 from client.group_description import GroupDescription, OffsetMove
 from client.metadata import TopicPartition, partition_of
 from client.offsets import OffsetPlace, list_offsets
+from client.queue_admin import QueueToCreate
+from client.queue_admin import Setting as QueueSetting
 from wire import api
 from wire.cluster_admin import DescribeClusterReply, LeaderElected
 from wire.errors import NotLeaderError
 from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
+from wire.queue_admin import CreateQueueReply, QueueDescription
 from wire.reassignment import PartitionMove, PartitionMoved, ReassignRequest
 from wire.topics import (
     AlterTopicRequest,
@@ -36,7 +39,7 @@ Setting = str | int | float | bool
 
 @final
 class Admin:
-    """Creates, describes, changes and deletes topics and consumer groups.
+    """Creates, describes, changes and deletes topics, queues and consumer groups.
 
     Calls are repeated for up to `ClientConfig.request_timeout` while that may help; changes only
     when it is certain that they were not executed. If cancelled, a change may or may not happen.
@@ -162,6 +165,98 @@ class Admin:
         wanted = [TopicPartition(topic, partition) for partition in partitions]
         found = await list_offsets(self._cluster, dict.fromkeys(wanted, at))
         return {at.partition: offset for at, offset in found.items()}
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        topic: str | None = None,
+        partitions: int | None = None,
+        start: OffsetPlace = "earliest",
+        fifo: bool = False,
+        topic_config: Mapping[str, Setting] | None = None,
+        **settings: QueueSetting,
+    ) -> CreateQueueReply:
+        """Create a queue; it is durable when this returns.
+
+        The same queue again is no error; where it starts is not compared.
+
+        Args:
+            name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
+            topic: Whose records are its messages; by default the one of the queue's name, which is
+                made if it is not there. Another one is made only if `partitions` is given.
+            partitions: How many the topic has, if it is made; by default one.
+            start: `"earliest"`, `"latest"`, or Unix milliseconds: where in the topic it begins.
+            fifo: Whether messages with the same key are handed out in order, one after the other.
+            topic_config: Settings of the topic, if it is made.
+            settings: Such as `visibility_timeout=30` (seconds), `max_receive_count=5`,
+                `dead_letter_queue="payments-dead"`, `retry_backoff="exponential(1s,2,5min)"`.
+
+        Raises:
+            QueueExistsError: There is another one of this name; the message says what differs.
+            UnknownTopicError: There is no such topic.
+            UnknownQueueError: There is no such dead-letter queue.
+            InvalidConfigError: A setting is unknown or not legal, or dead letters would come back.
+        """
+        queue = QueueToCreate(
+            name,
+            topic or name,
+            start,
+            fifo,
+            queue_admin.settings_as_text(settings),
+            partitions,
+            _as_text(topic_config or {}),
+        )
+        return await queue_admin.create_queue(self._cluster, queue)
+
+    async def list_queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return [queue.name for queue in await self.describe_queues()]
+
+    async def describe_queues(self, names: Iterable[str] | None = None) -> list[QueueDescription]:
+        """Return settings and places of queues, in the order asked; of all, sorted, by default.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+        """
+        return await queue_admin.describe_queues(self._cluster, names)
+
+    async def alter_queue(
+        self,
+        name: str,
+        *,
+        set: Mapping[str, QueueSetting] | None = None,  # noqa: A002  (as for topics)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Set settings of a queue, or put them back to their defaults; return all of them.
+
+        Names and values are those of `create_queue`.
+
+        Raises:
+            UnknownQueueError: There is no such queue, or no such dead-letter queue.
+            InvalidConfigError: A setting is unknown, not legal, or cannot be changed.
+        """
+        changes = queue_admin.settings_as_text(set or {})
+        resets = [queue_admin.name_of_setting(each) for each in reset]
+        return await queue_admin.alter_queue(self._cluster, name, changes, resets)
+
+    async def delete_queue(
+        self, name: str, *, with_topic: bool = False, cut_ties: bool = False
+    ) -> None:
+        """Delete a queue, and who has which of its messages; the messages stay in the topic.
+
+        Args:
+            name: Which queue.
+            with_topic: Delete the topic and all of its records, too, if no other queue uses it.
+            cut_ties: Queues that send their dead letters there have no dead-letter queue then.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
+        """
+        await queue_admin.delete_queue(
+            self._cluster, name, with_topic=with_topic, cut_ties=cut_ties
+        )
 
     async def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
         """Return all consumer groups in short, by id.

@@ -12,10 +12,12 @@ from client.group_admin import ResetPlace
 from client.group_description import GroupDescription, OffsetMove
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace
+from client.queue_admin import Setting as QueueSetting
 from tidelog.trio_thread import TrioThread
 from wire.cluster_admin import DescribeClusterReply, LeaderElected
 from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
+from wire.queue_admin import CreateQueueReply, QueueDescription
 from wire.reassignment import PartitionMove, PartitionMoved
 from wire.topics import CreateTopicReply, DeleteRecordsReply, TopicDescription
 
@@ -86,6 +88,53 @@ class Admin:
         """Return an offset of each partition; see `tidelog.Admin.list_offsets`."""
         find = partial(self._admin.list_offsets, topic, at, partitions=partitions)
         return self._thread.call(find)
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        topic: str | None = None,
+        partitions: int | None = None,
+        start: OffsetPlace = "earliest",
+        fifo: bool = False,
+        topic_config: Mapping[str, Setting] | None = None,
+        **settings: QueueSetting,
+    ) -> CreateQueueReply:
+        """Create a queue; see `tidelog.Admin.create_queue`."""
+        create = partial(
+            self._admin.create_queue,
+            name,
+            topic=topic,
+            partitions=partitions,
+            start=start,
+            fifo=fifo,
+            topic_config=topic_config,
+            **settings,
+        )
+        return self._thread.call(create)
+
+    def list_queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return self._thread.call(self._admin.list_queues)
+
+    def describe_queues(self, names: Iterable[str] | None = None) -> list[QueueDescription]:
+        """Return settings and places of queues; see `tidelog.Admin.describe_queues`."""
+        return self._thread.call(partial(self._admin.describe_queues, names))
+
+    def alter_queue(
+        self,
+        name: str,
+        *,
+        set: Mapping[str, QueueSetting] | None = None,  # noqa: A002  (as for topics)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Change settings of a queue; see `tidelog.Admin.alter_queue`."""
+        return self._thread.call(partial(self._admin.alter_queue, name, set=set, reset=reset))
+
+    def delete_queue(self, name: str, *, with_topic: bool = False, cut_ties: bool = False) -> None:
+        """Delete a queue; see `tidelog.Admin.delete_queue`."""
+        delete = partial(self._admin.delete_queue, name, with_topic=with_topic, cut_ties=cut_ties)
+        self._thread.call(delete)
 
     def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
         """Return all consumer groups in short; see `tidelog.Admin.list_groups`."""

@@ -79,6 +79,7 @@ from wire.errors import (
 from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
 from wire.produce import AckLevel
+from wire.queue_admin import QueueDescription, QueuePartitionDescription
 from wire.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
 from wire.topics import PartitionDescription, TopicDescription
 
@@ -140,7 +141,9 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
+    "QueueDescription",
     "QueueExistsError",
+    "QueuePartitionDescription",
     "RangeReceipt",
     "Receipt",
     "ReceiptExpiredError",

@@ -19,6 +19,7 @@ from wire import (
     fetch,
     groups,
     produce,
+    queue_admin,
     reassignment,
     replication,
     session,
@@ -73,6 +74,10 @@ class ApiKey(IntEnum):
     DESCRIBE_MOVES = 35
     DRAIN_BROKER = 36
     UNREGISTER_BROKER = 37
+    CREATE_QUEUE = 40
+    DESCRIBE_QUEUES = 41
+    ALTER_QUEUE = 42
+    DELETE_QUEUE = 43
 
 
 @final
@@ -221,6 +226,16 @@ UNREGISTER_BROKER = Api(
     ApiKey.UNREGISTER_BROKER,
     cluster_admin.UnregisterBrokerRequest,
     cluster_admin.UnregisterBrokerReply,
+)
+CREATE_QUEUE = Api(
+    ApiKey.CREATE_QUEUE, queue_admin.CreateQueueRequest, queue_admin.CreateQueueReply
+)
+DESCRIBE_QUEUES = Api(
+    ApiKey.DESCRIBE_QUEUES, queue_admin.DescribeQueuesRequest, queue_admin.DescribeQueuesReply
+)
+ALTER_QUEUE = Api(ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin.AlterQueueReply)
+DELETE_QUEUE = Api(
+    ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
 )
 
 AnyApi = Api[object, object]

@@ -32,7 +32,7 @@ from coordinator.cluster.queues import (
     check_dead_letter_queue,
     journal_overrides,
     listed_queues,
-    users_of_dead_letter_queue,
+    users_of_dead_letter_queues,
 )
 from coordinator.cluster.records import Partition, PartitionsAdded, Record
 from coordinator.cluster.state import ClusterState
@@ -306,7 +306,7 @@ def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
     if command.queue_id not in {None, journal.topic_id}:
         raise InvalidRequestError(f"another queue has the name {command.name!r} now")
     records: list[Record] = []
-    users = users_of_dead_letter_queue(state, command.name)
+    users = users_of_dead_letter_queues(state).get(command.name, [])
     if users and not command.cuts_ties:
         raise InvalidRequestError(
             f"{command.name!r} takes the dead letters of {listed_queues(users)}; give them another"

@@ -28,13 +28,14 @@ def listed_queues(journals: Iterable[Topic]) -> str:
     return ", ".join(sorted(journal.queue_name for journal in journals))
 
 
-def users_of_dead_letter_queue(state: ClusterState, name: str) -> list[Topic]:
-    """Return the journals of the queues whose dead letters go to this one, by name."""
-    return [
-        journal
-        for journal in state.catalog.journals
-        if journal.queue_config is not None and journal.queue_config.dead_letter_queue == name
-    ]
+def users_of_dead_letter_queues(state: ClusterState) -> dict[str, list[Topic]]:
+    """Return, for each dead-letter queue, the journals of the queues whose it is, by name."""
+    users: dict[str, list[Topic]] = {}
+    for journal in state.catalog.journals:
+        config = journal.queue_config
+        if config is not None and config.dead_letter_queue is not None:
+            users.setdefault(config.dead_letter_queue, []).append(journal)
+    return users
 
 
 def check_dead_letter_queue(

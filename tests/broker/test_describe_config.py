@@ -6,6 +6,7 @@ from pathlib import Path
 from broker.config import FIELDS
 from broker.describe_config import describe
 from coordinator.cluster.settings import CLUSTER_SETTINGS
+from coordinator.queue_config import QUEUE_SETTINGS
 from coordinator.topic_config import SETTINGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
@@ -20,7 +21,7 @@ def test_the_page_is_as_the_code() -> None:
 def test_every_setting_is_explained() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (\w.+\.) \|$", describe(), re.MULTILINE)
 
-    assert [name for name, *_ in rows] == [*FIELDS, *SETTINGS, *CLUSTER_SETTINGS]
+    assert [name for name, *_ in rows] == [*FIELDS, *SETTINGS, *QUEUE_SETTINGS, *CLUSTER_SETTINGS]
 
 
 def test_numbers_are_written_as_people_write_them() -> None:

@@ -5,7 +5,7 @@ from typing import final
 import pytest
 from trio.testing import MockClock
 
-from broker.server import APIS
+from broker.apis import APIS
 from tests.broker.asking import batch_of, create_topic, produce, submit
 from tests.broker.world import World
 from wire import api

@@ -38,6 +38,24 @@ def test_more_replicas_in_sync_than_there_are_cannot_be_asked_for(client: blocki
         client.admin.alter_topic("orders", set=too_many)
 
 
+def test_a_queue_lives_from_its_creation_to_its_end(client: blocking.Client) -> None:
+    client.admin.create_queue("q", partitions=2, visibility_timeout=60)
+    client.admin.create_queue("r", topic="q", start="latest", fifo=True)
+
+    settings = client.admin.alter_queue("q", set={"max_receive_count": 3})
+    described = client.admin.describe_queues(["r", "q"])
+
+    assert settings["max_receive_count"] == "3"
+    assert [(queue.name, queue.topic, queue.is_fifo) for queue in described] == [
+        ("r", "q", True),
+        ("q", "q", False),
+    ]
+    client.admin.delete_queue("r")
+    assert client.admin.list_queues() == ["q"]
+    client.admin.delete_queue("q", with_topic=True)
+    assert client.admin.list_topics() == []
+
+
 def test_the_cluster_of_one_is_described_and_has_nothing_to_elect(client: blocking.Client) -> None:
     described = client.admin.describe_cluster()
 

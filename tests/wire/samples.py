@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from tests.wire import cluster_samples, group_samples, replication_samples
+from tests.wire import cluster_samples, group_samples, queue_samples, replication_samples
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from wire import api
 from wire.api import AnyApi, Api
@@ -379,6 +379,10 @@ EXCHANGES = [
     _exchange(api.DESCRIBE_MOVES, *cluster_samples.DESCRIBE_MOVES),
     _exchange(api.DRAIN_BROKER, *cluster_samples.DRAIN),
     _exchange(api.UNREGISTER_BROKER, *cluster_samples.UNREGISTER),
+    _exchange(api.CREATE_QUEUE, *queue_samples.CREATE),
+    _exchange(api.DESCRIBE_QUEUES, *queue_samples.DESCRIBE),
+    _exchange(api.ALTER_QUEUE, *queue_samples.ALTER),
+    _exchange(api.DELETE_QUEUE, *queue_samples.DELETE),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

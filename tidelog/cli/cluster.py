@@ -17,7 +17,7 @@ from tidelog.cli.cluster_view import (
 from tidelog.cli.connection import broker_option
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
-from tidelog.cli.options import NameAndValue, examples, json_option
+from tidelog.cli.options import change_options, examples, json_option
 from tidelog.cli.reassignment import reassignment, run_moves, wait_option
 from tidelog.cli.tables import counted, print_facts, print_json
 from wire.cluster_admin import DescribeClusterReply
@@ -64,21 +64,7 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
         "tidelog cluster alter --reset reassignment_bytes_per_s",
     )
 )
-@click.option(
-    "--set",
-    "changes",
-    type=NameAndValue(),
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a setting; may be given several times.",
-)
-@click.option(
-    "--reset",
-    "resets",
-    multiple=True,
-    metavar="NAME",
-    help="Put a setting back to its default; may be given several times.",
-)
+@change_options
 @broker_option
 @json_option
 def alter(

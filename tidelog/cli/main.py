@@ -29,6 +29,7 @@ COMMANDS = {
     "consume": LazyCommand(
         "tidelog.cli.consume", "consume", "Print the records of a topic, each on a line."
     ),
+    "queue": LazyCommand("tidelog.cli.queue", "queue", "Create, inspect, change, delete queues."),
     "group": LazyCommand("tidelog.cli.group", "group", "Inspect, move, delete consumer groups."),
     "cluster": LazyCommand(
         "tidelog.cli.cluster",

@@ -1,6 +1,6 @@
 """Options and kinds of arguments that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar, final
 
 import click
@@ -43,6 +43,42 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
         return parse_since_ms(value, now_ms=RealClock().now_ms())
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
+
+
+def change_options(command: Decorated) -> Decorated:
+    """Take what to set, as pairs, and which settings to put back, by name."""
+    for option in reversed(_CHANGE_OPTIONS):
+        command = option(command)
+    return command
+
+
+_CHANGE_OPTIONS = (
+    click.option(
+        "--set",
+        "changes",
+        type=NameAndValue(),
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a setting; may be given several times.",
+    ),
+    click.option(
+        "--reset",
+        "resets",
+        multiple=True,
+        metavar="NAME",
+        help="Put a setting back to its default; may be given several times.",
+    ),
+)
+
+
+def require_changes(changes: Sequence[object], resets: Sequence[object]) -> None:
+    """Refuse to change nothing.
+
+    Raises:
+        click.UsageError: Saying how to say what to change.
+    """
+    if not changes and not resets:
+        raise click.UsageError("say what to change: --set NAME=VALUE or --reset NAME")
 
 
 def server_options(command: Decorated) -> Decorated:

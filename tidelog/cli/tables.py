@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +38,19 @@ def print_facts(facts: Mapping[str, object]) -> None:
     for name, value in facts.items():
         table.add_row(name, shown(value))
     _print(table)
+
+
+def print_settings(config: Mapping[str, str], overrides: Collection[str], source: str) -> None:
+    """Print every setting, and whether it was set for what `source` names."""
+    rows = [
+        (name, value, source if name in overrides else "default") for name, value in config.items()
+    ]
+    print_table(["SETTING", "VALUE", "SOURCE"], rows)
+
+
+def nodes_text(node_ids: Iterable[int]) -> str:
+    """Return node ids as in `--to 1,2,3`."""
+    return ",".join(map(str, node_ids))
 
 
 def shown(value: object) -> str:

@@ -44,5 +44,11 @@ def parse_since_ms(text: str, *, now_ms: int) -> int:
         ) from None
 
 
+def moment_text(unix_ms: int) -> str:
+    """Return Unix milliseconds as people read them, in UTC."""
+    moment = _UNIX_EPOCH + timedelta(milliseconds=unix_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def _milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)

@@ -6,9 +6,15 @@ from client.client import Client
 from tidelog.cli.asking import ask, confirm
 from tidelog.cli.connection import broker_option
 from tidelog.cli.lazy_group import OrderedGroup
-from tidelog.cli.options import NameAndValue, examples, json_option
-from tidelog.cli.tables import counted, print_json
-from tidelog.cli.topic_view import print_settings, print_topic, print_topics, topic_as_json
+from tidelog.cli.options import (
+    NameAndValue,
+    change_options,
+    examples,
+    json_option,
+    require_changes,
+)
+from tidelog.cli.tables import counted, print_json, print_settings
+from tidelog.cli.topic_view import print_topic, print_topics, topic_as_json
 from wire.topics import TopicDescription
 
 
@@ -97,21 +103,7 @@ def describe(name: str, broker: str, as_json: bool) -> None:
     )
 )
 @click.argument("name")
-@click.option(
-    "--set",
-    "changes",
-    type=NameAndValue(),
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a setting; may be given several times.",
-)
-@click.option(
-    "--reset",
-    "resets",
-    multiple=True,
-    metavar="NAME",
-    help="Put a setting back to its default; may be given several times.",
-)
+@change_options
 @broker_option
 @json_option
 def alter(
@@ -125,8 +117,7 @@ def alter(
 
     They are in force at once.
     """
-    if not changes and not resets:
-        raise click.UsageError("say what to change: --set NAME=VALUE or --reset NAME")
+    require_changes(changes, resets)
 
     async def call(client: Client) -> TopicDescription:
         await client.admin.alter_topic(name, set=dict(changes), reset=resets)
@@ -137,7 +128,7 @@ def alter(
     if as_json:
         print_json(topic_as_json(altered))
     else:
-        print_settings(altered)
+        print_settings(altered.config, altered.config_overrides, "topic")
 
 
 @topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))

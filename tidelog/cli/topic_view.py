@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from tidelog.cli.tables import print_facts, print_table, size_text
+from tidelog.cli.tables import nodes_text, print_facts, print_settings, print_table, size_text
 from wire.topics import PartitionDescription, TopicDescription
 
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE")
@@ -54,7 +54,7 @@ def print_topic(topic: TopicDescription) -> None:
     """Print identity, settings and partitions of a topic."""
     print_facts({"topic": topic.name, "id": topic.topic_id.hex()})
     click.echo()
-    print_settings(topic)
+    print_settings(topic.config, topic.config_overrides, "topic")
     click.echo()
     columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
     rows: list[tuple[object, ...]] = [
@@ -73,24 +73,10 @@ def print_topic(topic: TopicDescription) -> None:
     if any(len(each.replicas) > 1 for each in topic.partitions):
         columns += ["REPLICAS", "IN SYNC"]
         rows = [
-            (*row, _nodes(each.replicas), _nodes(each.in_sync_replicas))
+            (*row, nodes_text(each.replicas), nodes_text(each.in_sync_replicas))
             for row, each in zip(rows, topic.partitions, strict=True)
         ]
     print_table(columns, rows, right=_NUMBERS)
-
-
-def _nodes(node_ids: Sequence[int]) -> str:
-    return ",".join(map(str, node_ids))
-
-
-def print_settings(topic: TopicDescription) -> None:
-    """Print every setting, and whether it was set for this topic."""
-    overrides = set(topic.config_overrides)
-    rows = [
-        (name, value, "topic" if name in overrides else "default")
-        for name, value in topic.config.items()
-    ]
-    print_table(["SETTING", "VALUE", "SOURCE"], rows)
 
 
 def record_count(partition: PartitionDescription) -> int:

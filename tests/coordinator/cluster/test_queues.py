@@ -6,7 +6,7 @@ from coordinator.cluster.queues import (
     check_dead_letter_queue,
     journal_overrides,
     listed_queues,
-    users_of_dead_letter_queue,
+    users_of_dead_letter_queues,
 )
 from tests.coordinator.cluster.clusters import Cluster
 from tests.coordinator.cluster.queues import creation, make
@@ -34,10 +34,10 @@ def test_the_users_of_a_dead_letter_queue_are_found_by_name() -> None:
         make(cluster, creation(cluster, name, dead_letter_queue="dead"))
     make(cluster, creation(cluster, "c"))
 
-    users = users_of_dead_letter_queue(cluster.state, "dead")
+    users = users_of_dead_letter_queues(cluster.state)
 
-    assert listed_queues(users) == "a, b"
-    assert users_of_dead_letter_queue(cluster.state, "c") == []
+    assert list(users) == ["dead"]
+    assert listed_queues(users["dead"]) == "a, b"
 
 
 def test_dead_letters_may_go_on_from_queue_to_queue_but_not_round() -> None:

@@ -4,7 +4,14 @@ import click
 import pytest
 
 from tidelog.cli import main
-from tidelog.cli.options import NameAndValue, examples, read_moment, server_options
+from tidelog.cli.options import (
+    NameAndValue,
+    change_options,
+    examples,
+    read_moment,
+    require_changes,
+    server_options,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +78,23 @@ def test_a_moment_is_read_as_milliseconds_or_refused_with_a_way_to_write_it() ->
     assert main.run([], command) == 0
     assert seen == {"at": None}
     assert main.run(["--at", "soon"], command) == 2
+
+
+def test_changes_are_pairs_and_names() -> None:
+    seen: dict[str, object] = {}
+
+    @click.command()
+    @change_options
+    def command(**given: object) -> None:
+        seen.update(given)
+
+    assert main.run(["--set", "a=1", "--reset", "b", "--set", "c=2"], command) == 0
+
+    assert seen == {"changes": (("a", "1"), ("c", "2")), "resets": ("b",)}
+
+
+def test_to_change_nothing_is_wrong_use() -> None:
+    require_changes([], ["b"])
+
+    with pytest.raises(click.UsageError, match="say what to change"):
+        require_changes([], [])

@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from tidelog.cli.tables import counted, print_facts, print_json, print_table, shown, size_text
+from tidelog.cli.tables import (
+    counted,
+    nodes_text,
+    print_facts,
+    print_json,
+    print_settings,
+    print_table,
+    shown,
+    size_text,
+)
 
 
 def test_a_table_has_titles_and_aligned_columns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,3 +84,17 @@ def test_a_count_agrees_with_its_thing() -> None:
         "1 record",
         "2,000 records",
     ]
+
+
+def test_settings_say_where_they_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    print_settings({"retention_ms": "1d", "segment_ms": "7d"}, ["retention_ms"], "topic")
+
+    assert capsys.readouterr().out == (
+        "SETTING       VALUE  SOURCE\n"
+        "retention_ms  1d     topic\n"
+        "segment_ms    7d     default\n"
+    )  # fmt: skip
+
+
+def test_nodes_are_listed_as_they_are_given() -> None:
+    assert nodes_text([2, 3, 1]) == "2,3,1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.cli.times import parse_since_ms
+from tidelog.cli.times import moment_text, parse_since_ms
 
 NOW_MS = 1_700_000_000_123
 SECOND = 1000
@@ -61,3 +61,7 @@ def test_nothing_is_before_1970(text: str) -> None:
 def test_what_is_not_a_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a time; write one such as 2025-01-31T12:00:00Z"):
         parse_since_ms(text, now_ms=NOW_MS)
+
+
+def test_a_moment_is_shown_in_utc() -> None:
+    assert moment_text(1_700_000_000_123) == "2023-11-14 22:13:20 UTC"

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from tidelog.cli.topic_view import (
-    print_settings,
     print_topic,
     print_topics,
     record_count,
@@ -40,16 +39,6 @@ def test_a_list_adds_up_the_partitions(capsys: Printed) -> None:
         "TOPIC   PARTITIONS  RECORDS     SIZE  STATUS\n"
         "orders           2    1,100  4.9 KiB  offline, online\n"
     )
-
-
-def test_settings_say_whether_they_are_those_of_the_topic(capsys: Printed) -> None:
-    print_settings(TOPIC)
-
-    assert capsys.readouterr().out == (
-        "SETTING       VALUE  SOURCE\n"
-        "retention_ms  1d     topic\n"
-        "segment_ms    7d     default\n"
-    )  # fmt: skip
 
 
 def test_a_description_ends_with_the_partitions(capsys: Printed) -> None:

@@ -1,0 +1,74 @@
+"""Queues of three brokers: their journals are where their topics are, and fail over with them."""
+
+import pytest
+
+from client.client import Client
+from tests.broker.replication.three_brokers import NODES, ThreeBrokers, live, make_topic
+from tests.coordinator.raft_life import until
+from wire.errors import UnknownQueueError
+
+JOURNAL = "queue@q"
+
+
+async def leaders(client: Client) -> list[int | None]:
+    (queue,) = await client.admin.describe_queues(["q"])
+    return [partition.leader_id for partition in queue.partitions]
+
+
+def test_a_journal_has_its_replicas_on_the_brokers_of_its_topic() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client, partitions=3)
+            await client.admin.create_queue("q", topic="orders")
+            (topic,) = await client.admin.describe_topics(["orders"])
+            (queue,) = await client.admin.describe_queues(["q"])
+            assert [each.replicas for each in queue.partitions] == [
+                each.replicas for each in topic.partitions
+            ]
+            assert await leaders(client) == [each.leader_id for each in topic.partitions]
+
+        await brokers.with_client(work)
+        for node in NODES:
+            await until(lambda node=node: brokers.partition(node, JOURNAL, 2) is not None)
+
+    live(1, main)
+
+
+def test_another_broker_serves_a_queue_when_the_one_before_is_gone() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await client.admin.create_queue("q", topic="orders")
+            (before,) = await leaders(client)
+            assert before is not None
+            await until(lambda: all(brokers.partition(node, JOURNAL) for node in NODES))
+
+            brokers.kill(before)
+            await until(lambda: brokers.leader(JOURNAL) not in {None, before}, 60)
+
+            assert await leaders(client) == [brokers.leader(JOURNAL)]
+            assert brokers.leader(JOURNAL) == brokers.leader()
+
+        await brokers.with_client(work)
+
+    live(2, main)
+
+
+def test_a_deleted_queue_is_gone_everywhere_and_its_topic_is_not() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await client.admin.create_queue("q", topic="orders")
+            await until(lambda: all(brokers.partition(node, JOURNAL) for node in NODES))
+
+            await client.admin.delete_queue("q")
+
+            with pytest.raises(UnknownQueueError):
+                await client.admin.describe_queues(["q"])
+            assert await client.admin.list_topics() == ["orders"]
+            await until(lambda: all(len(brokers.state(node).catalog.topics) == 1 for node in NODES))
+            assert not any(brokers.partition(node, JOURNAL) for node in NODES)
+
+        await brokers.with_client(work)
+
+    live(3, main)

@@ -1,0 +1,149 @@
+"""`tidelog queue`."""
+
+import itertools
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def queue(at_broker: None, capsys: Printed) -> Iterator[str]:
+    """Create a queue that no other test has, and delete it if it is still there."""
+    del at_broker
+    name = f"queue-{next(_numbers)}"
+    assert main.run(["queue", "create", name]) == 0
+    capsys.readouterr()
+    yield name
+    main.run(["queue", "delete", name, "--yes", "--with-topic", "--cut-ties"])
+
+
+def test_a_queue_is_created_described_altered_and_deleted(at_broker: None, capsys: Printed) -> None:
+    del at_broker
+    assert main.run(["queue", "create", "dead"]) == 0
+    created = main.run(
+        [
+            *("queue", "create", "payments", "--partitions", "2", "--start", "latest"),
+            *("--config", "visibility_timeout_ms=1min", "--config", "dead_letter_queue=dead"),
+            *("--topic-config", "retention_ms=14d", "--json"),
+        ]
+    )
+    said = capsys.readouterr().out
+    first, _, rest = said.partition("\n")
+    found = json.loads(rest)
+
+    assert created == 0
+    assert first == "created queue dead on topic dead with 1 partition"
+    assert (found["name"], found["topic"], found["is_fifo"]) == ("payments", "payments", False)
+    assert found["config_overrides"] == ["dead_letter_queue", "visibility_timeout_ms"]
+    assert [each["start_offset"] for each in found["partitions"]] == [0, 0]
+    assert main.run(["topic", "describe", "payments", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["retention_ms"] == "14d"
+    main.run(["queue", "describe", "dead"])
+    assert ["dead", "letters", "of", "payments"] in _words(capsys)
+    main.run(["queue", "alter", "payments", "--set", "lanes=8,1", "--reset", "dead_letter_queue"])
+    lines = _words(capsys)
+    assert ["lanes", "8,1", "queue"] in lines
+    assert ["dead_letter_queue", "none", "default"] in lines
+    for name in ("payments", "dead"):
+        assert main.run(["queue", "delete", name, "--yes", "--with-topic"]) == 0
+    assert capsys.readouterr().out == "deleted queue payments\ndeleted queue dead\n"
+
+
+def _words(capsys: Printed) -> list[list[str]]:
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_list_has_a_line_for_each_queue(queue: str, capsys: Printed) -> None:
+    main.run(["queue", "list"])
+
+    titles, *lines = capsys.readouterr().out.splitlines()
+    assert titles.split()[:3] == ["QUEUE", "TOPIC", "KIND"]
+    assert [queue, queue, "standard", "1", "30s", "unlimited", "none"] in [
+        line.split() for line in lines
+    ]
+
+
+def test_an_empty_list_says_how_to_begin(at_broker: None, capsys: Printed) -> None:
+    del at_broker
+
+    assert main.run(["queue", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main.run(["queue", "list"]) == 0
+    assert capsys.readouterr().err.startswith("there are no queues yet; `tidelog queue create")
+
+
+def test_the_same_queue_again_is_no_error_and_another_one_is(queue: str, capsys: Printed) -> None:
+    assert main.run(["queue", "create", queue]) == 0
+    assert main.run(["queue", "create", queue, "--fifo"]) == 1
+
+    said = capsys.readouterr().err
+    assert said == f"error: there is a queue '{queue}' already, and it is not FIFO\n"
+
+
+def test_a_topic_with_a_queue_is_not_deleted(queue: str, capsys: Printed) -> None:
+    assert main.run(["topic", "delete", queue, "--yes"]) == 1
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: topic '{queue}' has queues: {queue}; delete them first")
+
+
+@pytest.mark.usefixtures("at_broker")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["describe", "nope"], "there is no queue 'nope'"),
+        (["delete", "nope", "--yes"], "there is no queue 'nope'"),
+        (["alter", "nope", "--reset", "lanes"], "there is no queue 'nope'"),
+        (["create", "a/b"], "'a/b' cannot be the name of a queue"),
+        (["create", "a", "--partitions", "0"], "0 partitions are not possible"),
+        (["create", "a", "--topic", "nope"], "there is no topic 'nope'; create it first"),
+        (["create", "a", "--config", "x=1"], "there is no queue setting 'x'"),
+        (["create", "a", "--config", "retention_ms=1s"], "retention_ms is '1s', it must be at"),
+        (["create", "a", "--config", "dead_letter_queue=nope"], "there is no queue 'nope' that"),
+        (["create", "a", "--config", "dead_letter_queue=a"], "there is no queue 'a' that could"),
+        (
+            ["create", "a", "--fifo", "--partitions", "2", "--config", "deduplication_scope=queue"],
+            "deduplication_scope is queue, it must be group",
+        ),
+        (["create", "a", "--topic-config", "x=1"], "there is no topic setting 'x'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    status = main.run(["queue", *words])
+
+    said = capsys.readouterr()
+    assert (status, said.out) == (1, "")
+    assert said.err.startswith(f"error: {complaint}")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["create"], "Missing argument 'NAME'."),
+        (["create", "a", "--start", "soon"], "Invalid value for '--start': 'soon' is not a time"),
+        (["create", "a", "--config", "lanes"], "Invalid value for '--config'"),
+        (["create", "a", "--config", "fifo=on"], "fifo is no setting of a queue; see the options"),
+        (["create", "a", "--config", "topic=b"], "topic is no setting of a queue"),
+        (["alter", "a"], "say what to change: --set NAME=VALUE or --reset NAME"),
+        (["delete", "a"], "nobody can be asked here whether that is meant; say --yes"),
+    ],
+)
+def test_wrong_use_is_explained_before_a_broker_is_asked(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    status = main.run(["queue", *words])
+
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith(f"Usage: tidelog queue {words[0]} ")
+    assert f"\nerror: {complaint}" in said

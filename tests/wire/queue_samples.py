@@ -1,0 +1,67 @@
+"""Samples of the administration of queues."""
+
+from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
+from wire.queue_admin import (
+    AlterQueueReply,
+    AlterQueueRequest,
+    CreateQueueReply,
+    CreateQueueRequest,
+    DeleteQueueReply,
+    DeleteQueueRequest,
+    DescribeQueuesReply,
+    DescribeQueuesRequest,
+    QueueDescription,
+    QueuePartitionDescription,
+)
+
+CREATE = (
+    CreateQueueRequest(
+        name="billing",
+        topic="orders",
+        topic_id=TOPIC_ID,
+        start_offsets=[10, 1000],
+        is_fifo=True,
+        config={"visibility_timeout_ms": "1min"},
+        topic_config={"retention_ms": "14d"},
+        partition_count=2,
+    ),
+    CreateQueueReply(queue_id=OTHER_TOPIC_ID, topic_id=TOPIC_ID),
+)
+DESCRIBE = (
+    DescribeQueuesRequest(queues=["billing"]),
+    DescribeQueuesReply(
+        queues=[
+            QueueDescription(
+                name="billing",
+                queue_id=OTHER_TOPIC_ID,
+                topic="orders",
+                topic_id=TOPIC_ID,
+                is_fifo=True,
+                created_at_ms=1_700_000_000_000,
+                config={"visibility_timeout_ms": "1min", "fencing": "on"},
+                config_overrides=["visibility_timeout_ms"],
+                dead_letters_of=["shipping"],
+                partitions=[
+                    QueuePartitionDescription(
+                        partition=0,
+                        leader_id=1,
+                        leader_epoch=7,
+                        start_offset=10,
+                        replicas=[1, 2, 3],
+                        in_sync_replicas=[1, 2],
+                    )
+                ],
+            )
+        ]
+    ),
+)
+ALTER = (
+    AlterQueueRequest(
+        name="billing", set_config={"max_receive_count": "5"}, reset_config=["retention_ms"]
+    ),
+    AlterQueueReply(config={"max_receive_count": "5", "retention_ms": "4d"}),
+)
+DELETE = (
+    DeleteQueueRequest(name="billing", with_topic=True, cuts_ties=True),
+    DeleteQueueReply(queue_id=OTHER_TOPIC_ID),
+)

@@ -1,0 +1,204 @@
+"""`tidelog queue`: create, inspect, change and delete queues."""
+
+from typing import Any, cast
+
+import click
+
+from client.client import Client
+from client.offsets import OffsetPlace
+from tidelog.cli.asking import ask, confirm
+from tidelog.cli.connection import broker_option
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.options import (
+    NameAndValue,
+    change_options,
+    examples,
+    json_option,
+    read_moment,
+    require_changes,
+)
+from tidelog.cli.queue_view import print_queue, print_queues, queue_as_json
+from tidelog.cli.tables import counted, print_json, print_settings
+from wire.queue_admin import QueueDescription
+
+_PLACES = ("earliest", "latest")
+
+
+def _read_start(ctx: click.Context, param: click.Parameter, value: str) -> OffsetPlace:
+    """Return a place in a topic, as the callback of an option."""
+    if value in _PLACES:
+        return cast("OffsetPlace", value)
+    moment = read_moment(ctx, param, value)
+    assert moment is not None
+    return moment
+
+
+@click.group(cls=OrderedGroup)
+def queue() -> None:
+    """Create, inspect, change, delete queues."""
+
+
+@queue.command(
+    epilog=examples(
+        "tidelog queue create payments-dead",
+        "tidelog queue create payments --partitions 4 --config max_receive_count=5 --config"
+        " dead_letter_queue=payments-dead",
+        "tidelog queue create billing --topic orders --start latest",
+    )
+)
+@click.argument("name")
+@click.option("--topic", help="Whose records are its messages.  [a topic of the queue's name]")
+@click.option("--partitions", type=int, help="How many the topic has, if it is made.  [1]")
+@click.option(
+    "--start",
+    callback=_read_start,
+    default="earliest",
+    show_default=True,
+    metavar="earliest|latest|TIME",
+    help="Where in the topic it begins; a time such as 2025-01-31T12:00 or 1h (ago).",
+)
+@click.option("--fifo", is_flag=True, help="Hand out messages with the same key in order.")
+@click.option(
+    "--config",
+    "settings",
+    type=NameAndValue(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the queue; may be given several times.",
+)
+@click.option(
+    "--topic-config",
+    type=NameAndValue(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the topic, if it is made; may be given several times.",
+)
+@broker_option
+@json_option
+def create(
+    name: str,
+    settings: tuple[tuple[str, str], ...],
+    topic_config: tuple[tuple[str, str], ...],
+    broker: str,
+    as_json: bool,
+    **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`, as click has read them)
+) -> None:
+    """Create a queue, and its topic if there is none.
+
+    Records that are in the topic already are its messages as well, unless --start says otherwise.
+    The same queue again is no error. `tidelog queue describe` lists all settings.
+    """
+    for setting, _ in settings:
+        if setting in {"name", "topic_config", *wanted}:
+            raise click.UsageError(f"{setting} is no setting of a queue; see the options")
+    wanted |= dict(settings)
+
+    async def call(client: Client) -> QueueDescription:
+        await client.admin.create_queue(name, topic_config=dict(topic_config), **wanted)
+        (created,) = await client.admin.describe_queues([name])
+        return created
+
+    created = ask(broker, call)
+    if as_json:
+        print_json(queue_as_json(created))
+    else:
+        partitions = counted(len(created.partitions), "partition")
+        click.echo(f"created queue {name} on topic {created.topic} with {partitions}")
+
+
+@queue.command("list", epilog=examples("tidelog queue list"))
+@broker_option
+@json_option
+def list_all(broker: str, as_json: bool) -> None:
+    """List all queues."""
+    queues = ask(broker, lambda client: client.admin.describe_queues())
+    if as_json:
+        print_json([queue_as_json(described) for described in queues])
+    elif not queues:
+        click.echo("there are no queues yet; `tidelog queue create NAME` makes one", err=True)
+    else:
+        print_queues(queues)
+
+
+@queue.command(epilog=examples("tidelog queue describe payments"))
+@click.argument("name")
+@broker_option
+@json_option
+def describe(name: str, broker: str, as_json: bool) -> None:
+    """Show the settings of a queue, and who serves it."""
+    (described,) = ask(broker, lambda client: client.admin.describe_queues([name]))
+    if as_json:
+        print_json(queue_as_json(described))
+    else:
+        print_queue(described)
+
+
+@queue.command(
+    epilog=examples(
+        "tidelog queue alter payments --set visibility_timeout_ms=5min",
+        "tidelog queue alter payments --set retry_backoff='exponential(1s,2,5min,jitter)'",
+        "tidelog queue alter payments --reset dead_letter_queue",
+    )
+)
+@click.argument("name")
+@change_options
+@broker_option
+@json_option
+def alter(
+    name: str,
+    changes: tuple[tuple[str, str], ...],
+    resets: tuple[str, ...],
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Change settings of a queue.
+
+    They are in force at once. Whether it is FIFO, and deduplication_scope, cannot be changed.
+    """
+    require_changes(changes, resets)
+
+    async def call(client: Client) -> QueueDescription:
+        await client.admin.alter_queue(name, set=dict(changes), reset=resets)
+        (altered,) = await client.admin.describe_queues([name])
+        return altered
+
+    altered = ask(broker, call)
+    if as_json:
+        print_json(queue_as_json(altered))
+    else:
+        print_settings(altered.config, altered.config_overrides, "queue")
+
+
+@queue.command(
+    epilog=examples("tidelog queue delete payments", "tidelog queue delete payments --with-topic")
+)
+@click.argument("name")
+@click.option("--with-topic", is_flag=True, help="Delete its topic and all records, too.")
+@click.option(
+    "--cut-ties",
+    is_flag=True,
+    help="Even if it takes dead letters of other queues, which have no place for them then.",
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def delete(
+    name: str, with_topic: bool, cut_ties: bool, is_sure: bool, broker: str, as_json: bool
+) -> None:
+    """Delete a queue.
+
+    Who has which messages, and how often they were received, is forgotten. The messages stay in the
+    topic, where other queues and consumers go on as they were.
+    """
+    if not is_sure:
+        what = "its topic with all records" if with_topic else "not the records of its topic"
+        confirm(f"delete queue {name}, and {what}?")
+
+    ask(
+        broker,
+        lambda client: client.admin.delete_queue(name, with_topic=with_topic, cut_ties=cut_ties),
+    )
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        click.echo(f"deleted queue {name}")
