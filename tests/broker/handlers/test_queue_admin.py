@@ -28,8 +28,7 @@ def test_a_journal_has_its_replicas_on_the_brokers_of_its_topic() -> None:
             assert await leaders(client) == [each.leader_id for each in topic.partitions]
 
         await brokers.with_client(work)
-        for node in NODES:
-            await until(lambda node=node: brokers.partition(node, JOURNAL, 2) is not None)
+        await until(lambda: all(brokers.partition(node, JOURNAL, 2) for node in NODES))
 
     live(1, main)
 
