@@ -4,13 +4,16 @@ One frame for each kind of entry, as the value of a record, and what an independ
 of it.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import msgpack
 
 from queue_layer import entries
 from queue_layer.attempts import Attempt
 from queue_layer.entries import Frame
+from tests.golden.dump import lines, text
 
 FILE = Path(__file__).parent / "queue_journal_v1.hex"
 NOW_MS = 1_700_000_000_000
@@ -50,6 +53,8 @@ ENTRIES: list[entries.AnyEntry] = [
     entries.Repeated(b"attempt", NOW_MS + 35_000),
 ]
 FRAMES = [Frame(NOW_MS, [entry]) for entry in ENTRIES]
+EXAMPLE = entries.encode(FRAMES[1])
+"""Of the page of the format: a receive."""
 
 
 def line(frame: Frame) -> str:
@@ -58,5 +63,34 @@ def line(frame: Frame) -> str:
     return f"{data.hex()} {msgpack.unpackb(data)!r}"
 
 
-if __name__ == "__main__":
+def explained() -> Iterator[str]:
+    """Yield the lines that explain the frame of the worked example, field by field."""
+    now, fields = _taken_apart(EXAMPLE)
+    yield from lines(0, b"\x92", "a frame: an array of 2")
+    yield from lines(1, msgpack.packb(now), f"now_ms = {now}")
+    at = 1 + len(msgpack.packb(now))
+    yield from lines(at, b"\x91", "entries: an array of 1")
+    yield from lines(at + 1, bytes([0x90 + len(fields)]), f"an entry: an array of {len(fields)}")
+    at += 2
+    names = ("kind", "lease_id", "runs", "visible_at_ms", "holder", "attempt_id")
+    for name, field in zip(names, fields, strict=True):
+        packed = msgpack.packb(field)
+        yield from lines(at, packed, f"{name} = {field}")
+        at += len(packed)
+    assert at == len(EXAMPLE)
+
+
+def _taken_apart(frame: bytes) -> tuple[int, list[object]]:
+    now, (fields,) = cast("tuple[int, list[list[object]]]", msgpack.unpackb(frame))
+    return now, fields
+
+
+def main() -> None:
+    """Write the golden files."""
     FILE.write_text("".join(f"{line(frame)}\n" for frame in FRAMES), encoding="utf-8")
+    FILE.with_suffix(".bin").write_bytes(EXAMPLE)
+    FILE.with_suffix(".txt").write_bytes(text(explained()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,20 @@
 """The journal is read as it was written, and nothing else is read as a journal."""
 
-from typing import get_args
+import re
+from pathlib import Path
+from typing import Final, get_args
 
 import msgpack
 import msgspec
 import pytest
 
 from queue_layer.entries import AnyEntry, Frame, Received, Sought, decode, encode
-from tests.golden.queue_journal import FILE, FRAMES, line
+from tests.golden.queue_journal import EXAMPLE, FILE, FRAMES, explained, line
 from wire.errors import WireFormatError
+
+PAGE: Final = (
+    Path(__file__).parents[2].joinpath("docs", "formats", "queue_journal.md").read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame.entries[0]).__name__)
@@ -71,3 +77,23 @@ def test_a_receive_of_ten_messages_costs_few_bytes() -> None:
 
     assert len(encode(frame)) <= 40
     assert msgspec.msgpack.decode(encode(frame))[1][0][0] == 2
+
+
+def test_the_page_of_the_format_lists_every_entry_with_its_fields() -> None:
+    rows = [row.split(" | ")[:3] for row in PAGE.splitlines() if re.match(r"\| \d+ \|", row)]
+
+    shown = [
+        (int(number.strip("| ")), name.strip("`"), re.findall(r"`(\w+)`", fields))
+        for number, name, fields in rows
+    ]
+
+    assert shown == [
+        (entry.__struct_config__.tag, entry.__name__, list(entry.__struct_fields__))
+        for entry in get_args(AnyEntry)
+    ]
+
+
+def test_the_worked_example_on_the_page_is_the_golden_file() -> None:
+    assert FILE.with_suffix(".txt").read_text(encoding="utf-8") in PAGE
+    assert FILE.with_suffix(".bin").read_bytes() == EXAMPLE
+    assert "".join(f"{row}\n" for row in explained()) in PAGE
