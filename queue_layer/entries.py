@@ -125,6 +125,8 @@ class MoveFailed(Entry, frozen=True, tag=10):
     sequence: int
     count: Count
     reason: str = ""
+    visible_at_ms: TimeMs = 0
+    """0 for at once."""
 
 
 @final

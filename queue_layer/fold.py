@@ -308,7 +308,8 @@ class QueueFold:
         target = _target(entry.target)
 
         def revive(status: MessageStatus) -> MessageStatus:
-            return _with(status, Kind.WAITING, now_ms, reason=entry.reason or status.reason)
+            visible_at_ms = entry.visible_at_ms or now_ms
+            return _with(status, Kind.WAITING, visible_at_ms, reason=entry.reason or status.reason)
 
         if self.moves.is_next(target, entry.epoch, entry.sequence, entry.count):
             self._change_all(self.moves.give_up(target, entry.count), revive)
@@ -412,6 +413,8 @@ class QueueFold:
         if state is MessageState.DEAD:
             self.order.became_dead(first, stop)
         elif state is not MessageState.VISIBLE:
+            if old.kind is Kind.DEAD:
+                self.order.became_visible(first, stop, new.visible_at_ms)
             is_leased = state is MessageState.LEASED
             self.order.became_invisible(first, stop, is_leased=is_leased)
         else:

@@ -276,15 +276,17 @@ class QueuePartition:
         return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
 
     def move_failed(
-        self, batch: MoveBatch, count: int, reason: str, *, now_ms: int
+        self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0, now_ms: int
     ) -> Outcome[None]:
         """Decide that the first messages of a batch cannot be moved: they are visible again.
 
         Only when it is certain that they are not at the target, and never will be: the target is
-        gone, or refused this record for what it is.
+        gone, or refused this record for what it is. Unless the settings change, the next receive
+        that meets them finds them dead again, so let that take a while.
         """
         now_ms = self._fold.advance(now_ms)
-        entry = MoveFailed(batch.target, batch.epoch, batch.sequence, count, reason)
+        visible_at_ms = now_ms + delay_ms if delay_ms else 0
+        entry = MoveFailed(batch.target, batch.epoch, batch.sequence, count, reason, visible_at_ms)
         return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
 
     def _is_next(self, batch: MoveBatch, count: int) -> bool:

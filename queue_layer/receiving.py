@@ -28,6 +28,7 @@ MOVE_BATCH_MAX: Final = 100
 EXHAUSTED_MAX: Final = 1000
 """Messages that one receive declares dead at most; the others wait for the next one."""
 HOLDER_LENGTH_MAX: Final = 128
+RECEIVES_WITHOUT_END: Final = 1 << 62
 
 
 @final
@@ -192,9 +193,12 @@ def decide(
     if config.dead_letter_target is not None and plan.is_current:
         entries.extend(died(plan.exhausted, config.dead_letter_target, ""))
     runs: list[ReceivedRun] = []
+    deliveries_max = config.deliveries_max or RECEIVES_WITHOUT_END
     if plan.is_current or not config.is_fifo:
         for first, count in sorted(taken):
-            runs.extend(_still_visible(fold, first, first + count, now_ms))
+            found = _still_visible(fold, first, first + count, now_ms)
+            # Of an old plan, for meanwhile somebody else may have had the last delivery.
+            runs.extend(run for run in found if run.receive_count <= deliveries_max)
     lease = Lease(fold.next_lease_id, runs, now_ms + timeout_ms)
     if not runs:
         return entries, lease

@@ -4,11 +4,14 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Iterator
-from typing import final
+from typing import Final, final
 
 from sortedcontainers import SortedList
 
 from queue_layer.range_map import RangeMap
+
+_NOTHING: Final[SortedList[tuple[int, int]]] = SortedList()
+"""What all that never had a message share; nobody ever adds anything."""
 
 
 @final
@@ -23,7 +26,7 @@ class ReturnedMessages:
     def __init__(self) -> None:
         self._ranges: RangeMap[int] = RangeMap()
         """With the time since when."""
-        self._by_time: SortedList[tuple[int, int]] = SortedList()
+        self._by_time: SortedList[tuple[int, int]] = _NOTHING
         """Time and first offset of each."""
 
     def __len__(self) -> int:
@@ -40,6 +43,8 @@ class ReturnedMessages:
     def add(self, first: int, end: int, since_ms: int) -> None:
         """Add messages that are not there."""
         self._ranges.insert(first, end, since_ms)
+        if self._by_time is _NOTHING:
+            self._by_time = SortedList()
         self._by_time.add((since_ms, first))
 
     def remove(self, first: int, end: int) -> None:

@@ -4,6 +4,7 @@ Counted are calls of functions, those of C too: the same on every machine.
 """
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from types import FrameType
 
@@ -11,10 +12,14 @@ import pytest
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from tests.queue_layer.driver import SECOND, START_MS, Driver
+from queue_layer.entries import Frame, Sought
+from queue_layer.queue_partition import QueuePartition
+from queue_layer.receipts import Receipts
+from tests.queue_layer.driver import KEY, QUEUE_ID, SECOND, START_MS, Driver
 from wire.queues import SettleAction
 
 FEW, MANY = 100, 1_000_000
+RECEIPTS = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -89,6 +94,23 @@ def test_many_runs_cost_little_more_than_few(state: str) -> None:
 
     few, many = costs
     assert many <= 1.3 * few
+
+
+def test_an_idle_queue_takes_few_bytes() -> None:
+    config = QueueConfig()
+    Driver(config, records=1000)
+    tracemalloc.start()
+    try:
+        idle = [QueuePartition(config, RECEIPTS) for _ in range(100)]
+        for queue in idle:
+            queue.apply(Frame(START_MS, [Sought(0)]))
+            queue.serve(START_MS)
+            queue.records_came(0, 1000)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size / len(idle) < 3_000
 
 
 def test_a_stretch_of_records_costs_the_same_however_long_it_is() -> None:

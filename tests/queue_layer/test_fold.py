@@ -1,14 +1,20 @@
 """A fold of the same entries is the same, however it came about."""
 
+import pytest
+
 from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import MakeOrder
+from queue_layer.fairness import FairOrder
+from queue_layer.groups import GroupOrder
+from queue_layer.standard_order import StandardOrder
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from wire.queues import SettleAction
 
 DYING = QueueConfig(max_receive_count=1, dead_letter_target=TARGET)
 
 
-def with_dead_letters(count: int) -> Driver:
-    driver = Driver(DYING, records=count)
+def with_dead_letters(count: int, make_order: MakeOrder = StandardOrder) -> Driver:
+    driver = Driver(DYING, records=count, make_order=make_order)
     driver.offsets(count)
     driver.wait(30 * SECOND)
     driver.offsets(count)
@@ -62,6 +68,23 @@ def test_a_message_that_cannot_be_moved_is_visible_again() -> None:
     rest = driver.queue.next_move(TARGET)
     assert rest is not None
     assert (rest.epoch, rest.sequence, rest.runs) == (1, 0, [(1, 2)])
+
+
+@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder, FairOrder])
+def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
+    make_order: MakeOrder,
+) -> None:
+    driver = with_dead_letters(1, make_order)
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+
+    failed = driver.queue.move_failed(batch, 1, "no", delay_ms=SECOND, now_ms=driver.now_ms)
+    driver.do(failed)
+
+    assert driver.counts() == {"delayed": 1}
+    driver.wait(SECOND)
+    assert driver.offsets() == []
+    assert driver.counts() == {"dead": 1}
 
 
 def test_a_pending_move_is_the_same_after_a_takeover() -> None:

@@ -210,6 +210,20 @@ def test_of_an_old_plan_only_what_is_still_visible_is_handed_out() -> None:
     assert [(run.first_offset, run.count) for run in reply.runs] == [(4, 6)]
 
 
+def test_of_an_old_plan_nothing_is_handed_out_more_often_than_it_may_be() -> None:
+    """Statement 51, while records are read slowly."""
+    driver = Driver(DYING, records=1)
+    driver.offsets(timeout_ms=0)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=driver.now_ms)
+    taken = [(run.first_offset, run.count) for run in plan]
+    assert driver.offsets(timeout_ms=0) == [0]
+
+    outcome = driver.queue.receive(plan, taken, now_ms=driver.now_ms)
+
+    assert taken == [(0, 1)]
+    assert outcome.reply.runs == []
+
+
 def test_of_an_old_plan_of_a_fifo_queue_nothing_is_handed_out() -> None:
     driver = Driver(QueueConfig(is_fifo=True), records=10)
     plan = driver.queue.plan(ReceiveCommand(max_messages=10), now_ms=driver.now_ms)
