@@ -11,13 +11,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from coordinator.retry_backoff import BACKOFFS, RetryBackoff, parse_backoff
 from coordinator.topic_config import (
     Setting,
     Value,
     parse_bounded_count,
     parse_bounded_duration,
     parse_choice,
-    parse_duration_ms,
     parse_or_unlimited,
 )
 from wire.errors import InvalidConfigError, InvalidRequestError
@@ -25,8 +25,6 @@ from wire.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 LEASED_MAX_DEFAULT = 120_000
 LANE_COUNT_MAX = 16
-BACKOFF_DELAYS_MAX = 100
-"""Delays in one list."""
 NO_QUEUE = "none"
 """What stands for no dead-letter queue."""
 
@@ -37,12 +35,7 @@ _DAY_MS = 86_400_000
 _HORIZON_MS = 36_500 * _DAY_MS
 """Delays that are longer are typing errors, and would not fit into a timestamp for ever."""
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_EXPONENTIAL = re.compile(r"exponential\(([^()]*)\)", re.IGNORECASE)
-_FACTOR = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
-_FACTOR_MIN, _FACTOR_MAX = 1.1, 100
-_JITTER = 0.5
 _WEIGHT = re.compile(r"[1-9][0-9]{0,2}")
-_BACKOFFS = "`none`, delays such as `1s,10s,1min`, or `exponential(1s,2,5min,jitter)`"
 
 
 class ReceiveDurability(StrEnum):
@@ -61,30 +54,6 @@ class DeduplicationScope(StrEnum):
     GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True)
-class DelayList:
-    """How long a message that was released without a delay stays invisible."""
-
-    delays_ms: tuple[int, ...] = ()
-    """After its first delivery, its second, and so on; the last one counts for all later ones.
-    Empty: it is visible at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExponentialBackoff:
-    """The same, by a rule."""
-
-    first_ms: int
-    factor: float
-    """What each delay is multiplied with to get the next one."""
-    longest_ms: int
-    jitter: float
-    """The largest part of a delay that is taken off at random."""
-
-
-RetryBackoff = DelayList | ExponentialBackoff
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
     """What is in force for one queue; names and meanings are those of `QUEUE_SETTINGS`."""
@@ -98,7 +67,7 @@ class QueueConfig:
     dead_letter_queue: str | None
     retry_backoff: RetryBackoff
     receive_durability: ReceiveDurability
-    is_fencing: bool
+    has_fencing: bool
     """Whether only the last receipt of a message may settle it."""
     leased_max: int
     deduplication_window_ms: int
@@ -106,7 +75,7 @@ class QueueConfig:
     content_based_deduplication: bool
     lanes: tuple[int, ...]
     """Weights of the priorities, most urgent first; empty if there are none."""
-    fairness: bool
+    has_fairness: bool
     send_rate: int | None
     """`None` for no limit."""
     receive_wait_ms: int
@@ -127,55 +96,6 @@ def check_queue_name(name: str) -> None:
 
 def _is_queue_name(name: str) -> bool:
     return _QUEUE_NAME.fullmatch(name) is not None and name not in {".", "..", NO_QUEUE}
-
-
-def parse_backoff(name: str, text: str) -> RetryBackoff:
-    """Return the delays that a text means.
-
-    Raises:
-        InvalidConfigError: It means none, or too long or too many ones.
-    """
-    wanted = text.strip().lower()
-    if wanted == "none":
-        return DelayList()
-    exponential = _EXPONENTIAL.fullmatch(wanted)
-    if exponential is not None:
-        return _exponential(name, text, [part.strip() for part in exponential[1].split(",")])
-    delays = [_delay_ms(name, text, part) for part in wanted.split(",")]
-    if len(delays) > BACKOFF_DELAYS_MAX:
-        raise InvalidConfigError(
-            f"{name} is {text!r}, {len(delays)} delays; {BACKOFF_DELAYS_MAX} are the most"
-        )
-    return DelayList(tuple(delays))
-
-
-def _exponential(name: str, text: str, parts: list[str]) -> ExponentialBackoff:
-    has_jitter = parts[-1] == "jitter"
-    match parts[:-1] if has_jitter else parts:
-        case [first_text, factor_text, longest_text] if _FACTOR.fullmatch(factor_text):
-            first, longest = _delay_ms(name, text, first_text), _delay_ms(name, text, longest_text)
-            factor = float(factor_text)
-        case _:
-            raise InvalidConfigError(
-                f"{name} is {text!r}; exponential takes the first delay, a factor and the longest"
-                " delay, then maybe `jitter`, as in exponential(1s,2,5min,jitter)"
-            )
-    if first < 1 or longest < first or not _FACTOR_MIN <= factor <= _FACTOR_MAX:
-        raise InvalidConfigError(
-            f"{name} is {text!r}; the first delay must be at least 1ms, the longest at least as"
-            f" long, and the factor from {_FACTOR_MIN:g} to {_FACTOR_MAX}"
-        )
-    return ExponentialBackoff(first, factor, longest, _JITTER if has_jitter else 0.0)
-
-
-def _delay_ms(name: str, text: str, part: str) -> int:
-    try:
-        delay_ms = parse_duration_ms(name, part)
-    except InvalidConfigError as error:
-        raise InvalidConfigError(f"{name} is {text!r}, it must be {_BACKOFFS}") from error
-    if delay_ms > VISIBILITY_TIMEOUT_MS_MAX:
-        raise InvalidConfigError(f"{name} is {text!r}; no delay can be longer than 12h")
-    return delay_ms
 
 
 def _parse_backoff_text(name: str, text: str) -> str:
@@ -268,7 +188,7 @@ QUEUE_SETTINGS: Final = {
             _OFF,
             "on, off",
             "Whether groups of which many messages are being worked on wait behind others. Not for"
-            " FIFO queues.",
+            " FIFO queues, nor with lanes.",
         ),
         Setting(
             "fencing",
@@ -329,7 +249,7 @@ QUEUE_SETTINGS: Final = {
             "retry_backoff",
             _parse_backoff_text,
             "none",
-            _BACKOFFS.replace("`", ""),
+            BACKOFFS.replace("`", ""),
             "How long a message that was released without a delay is invisible, by its deliveries;"
             " with jitter, half of that or more.",
         ),
@@ -383,11 +303,13 @@ def check_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> None
         if name in FIFO_SETTINGS and not is_fifo:
             raise InvalidConfigError(f"{name} is a setting of FIFO queues, and this is none")
     config = queue_config(overrides, is_fifo=is_fifo)
-    if is_fifo and not config.is_fencing:
+    if is_fifo and not config.has_fencing:
         raise InvalidConfigError("fencing is off, it must be on: a FIFO queue keeps no order else")
-    if is_fifo and (config.lanes or config.fairness):
+    if is_fifo and (config.lanes or config.has_fairness):
         name = "lanes" if config.lanes else "fairness"
         raise InvalidConfigError(f"{name} is not for FIFO queues: their messages do not overtake")
+    if config.lanes and config.has_fairness:
+        raise InvalidConfigError("a queue has either lanes or fairness; reset one of them")
 
 
 def frozen_settings(
@@ -471,13 +393,13 @@ def _queue_config(overrides: tuple[tuple[str, str], ...], is_fifo: bool) -> Queu
         dead_letter_queue=_name(values["dead_letter_queue"]),
         retry_backoff=parse_backoff("retry_backoff", texts["retry_backoff"]),
         receive_durability=ReceiveDurability(str(values["receive_durability"])),
-        is_fencing=values["fencing"] == _ON,
+        has_fencing=values["fencing"] == _ON,
         leased_max=_number(values["leased_max"]),
         deduplication_window_ms=_number(values["deduplication_window_ms"]),
         deduplication_scope=DeduplicationScope(str(values["deduplication_scope"])),
         content_based_deduplication=values["content_based_deduplication"] == _ON,
         lanes=parse_lanes("lanes", texts["lanes"]),
-        fairness=values["fairness"] == _ON,
+        has_fairness=values["fairness"] == _ON,
         send_rate=_limit(values["send_rate"]),
         receive_wait_ms=_number(values["receive_wait_ms"]),
     )
