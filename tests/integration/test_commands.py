@@ -81,6 +81,29 @@ async def test_a_topic_from_its_creation_to_its_end(broker_address: str, topic: 
     assert topic not in [each["name"] for each in json.loads(remaining)]
 
 
+async def test_a_queue_from_its_creation_to_its_end(broker_address: str, topic: str) -> None:
+    await run_well(broker_address, "topic", "create", topic, "--partitions", "2")
+    await run_well(broker_address, "produce", topic, "--partition", "1", stdin=b"a\nb\nc\n")
+
+    created = await run_well(
+        broker_address, "queue", "create", "q", "--topic", topic, "--start", "latest"
+    )
+    altered = await run_well(
+        broker_address, "queue", "alter", "q", "--set", "retry_backoff=1s,1min", "--json"
+    )
+    refused = await run_at(broker_address, "topic", "delete", topic, "--yes")
+    deleted = await run_well(broker_address, "queue", "delete", "q", "--yes")
+
+    assert created == f"created queue q on topic {topic} with 2 partitions\n"
+    found = json.loads(altered)
+    assert [each["start_offset"] for each in found["partitions"]] == [0, 3]
+    assert found["config"]["retry_backoff"] == "1s,1min"
+    assert refused.returncode == 1
+    assert refused.stderr.decode().startswith(f"error: topic '{topic}' has queues: q; delete")
+    assert deleted == "deleted queue q\n"
+    assert await run_well(broker_address, "topic", "delete", topic, "--yes")
+
+
 async def test_lines_go_in_and_come_out(broker_address: str, topic: str) -> None:
     lines = b"".join(b"key-%d:value %d\n" % (n % 7, n) for n in range(10_000))
     await run_well(broker_address, "topic", "create", topic, "--partitions", "3")

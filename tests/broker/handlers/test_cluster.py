@@ -6,7 +6,7 @@ import pytest
 
 from broker.handlers import cluster as handlers
 from broker.handlers.cluster import ClusterHandler
-from coordinator.cluster.commands import CreateReplicatedTopic
+from coordinator.cluster.commands import CreateQueue, CreateReplicatedTopic
 from coordinator.cluster.records import Partition
 from tests.coordinator.raft_life import until
 from tests.coordinator.test_cluster_node import (
@@ -297,5 +297,31 @@ def test_a_node_that_lives_or_has_replicas_is_not_taken_out() -> None:
         with pytest.raises(NotControllerError):
             await ClusterHandler(follower.node).unregister(UnregisterBrokerRequest(gone.node_id))
         assert len(voters(leader)) == 3
+
+    play(story)
+
+
+def test_whoever_elects_for_a_topic_elects_for_the_journals_of_its_queues() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1])
+        queue_id = b"a queue's journal"[:16]
+        command = CreateQueue(
+            *("q", queue_id, bytes(32), b"no other topic's"[:16], START_MS, "orders", TOPIC_ID),
+            start_offsets=[0],
+            is_fifo=False,
+            overrides={},
+        )
+        await members[0].node.submission.submit(command, timeout_s=20)
+        (asked, _) = await without(members, members[0])
+
+        results = await elected(asked, 0, accept_data_loss=True)
+
+        assert [(each.topic, each.leader_id) for each in results] == [
+            ("orders", None),
+            ("queue@q", None),
+        ]
+        everything = await elected(asked)
+        assert everything == [], "nobody in sync could be preferred"
 
     play(story)
