@@ -7,6 +7,7 @@ import pytest
 
 import tidelog
 from client.client import connect
+from wire.errors import TidelogError
 
 
 def run_python(code: str) -> str:
@@ -17,7 +18,7 @@ def run_python(code: str) -> str:
 
 def test_a_public_name_is_the_one_of_the_package_behind() -> None:
     assert tidelog.connect is connect
-    assert tidelog.TidelogError.__module__ == "wire.errors"
+    assert tidelog.TidelogError is TidelogError
 
 
 def test_importing_it_loads_neither_trio_nor_the_client() -> None:

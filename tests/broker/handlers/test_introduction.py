@@ -28,7 +28,7 @@ def test_before_it_has_read_anything_it_says_what_it_speaks() -> None:
         broker_version="0.9",
         cluster_id="",
         node_id=7,
-        apis=[ApiVersions(0, 1, 1), ApiVersions(1, 1, 3), ApiVersions(21, 1, 1)],
+        apis=[ApiVersions(0, 1, 1), ApiVersions(1, 1, 3), ApiVersions(21, 1, 2)],
         frame_bytes_max=4 * MiB,
         in_flight_requests_max=9,
     )
