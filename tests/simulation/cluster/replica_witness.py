@@ -6,7 +6,7 @@ As with `tests.simulation.cluster.witness`, functions are wrapped for as long as
 # It looks at what replicas show to nobody.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -89,7 +89,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         wait_for_ack(self, acks, offset, waiter, index)
 
     async def submit_watched(self: InSyncKeeper, wishes: list[_Wish]) -> None:
-        for each in wishes:
+        for each in not_overtaken(wishes):
             listener.asks(
                 self._surroundings.node_id,
                 each.partition,
@@ -108,6 +108,13 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     ]
     with Mutant("replica witness", "somebody watches", *patches).planted():
         yield
+
+
+def not_overtaken(wishes: Iterable[_Wish]) -> list[_Wish]:
+    """Return those that may be granted: an earlier partition epoch will be refused."""
+    return [
+        each for each in wishes if each.wish.partition_epoch == each.leader.replicas.partition_epoch
+    ]
 
 
 def batches_of(log: PartitionLog, start_offset: int) -> list[bytes]:

@@ -4,20 +4,23 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import trio
 
 from broker.partition import Partition
 from broker.replication.fetcher import Fetcher
-from broker.replication.in_sync import InSyncKeeper
+from broker.replication.in_sync import InSyncKeeper, _Wish
 from client.client import Client
+from isr.followers import InSyncWish
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic, produce
 from tests.coordinator.raft_life import until
+from tests.isr.leaders import Led
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.minutes import Minutes, NodeChecker
 from tests.simulation.cluster.replica_log import Asked, Cut, Opened, Shown
-from tests.simulation.cluster.replica_witness import batches_of, watching_replicas
+from tests.simulation.cluster.replica_witness import batches_of, not_overtaken, watching_replicas
 from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.witness import witnessing
 from tests.simulation.world import Simulation, World
@@ -126,6 +129,17 @@ def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
             await brokers.with_client(work)
 
     Simulation(2).run(main)
+
+
+def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> None:
+    """It is on its way, and refused when it arrives (seed 6100455)."""
+    led, partition = Led(1, 3), cast("Any", None)
+    now, before = (
+        _Wish(partition, led.leader, InSyncWish(epoch, ((1, 11), (2, 12))))
+        for epoch in (led.replicas.partition_epoch, led.replicas.partition_epoch - 1)
+    )
+
+    assert not_overtaken([before, now]) == [now]
 
 
 def test_nobody_watches_afterwards() -> None:
