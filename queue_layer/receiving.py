@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
+from msgspec.structs import replace
+
 from queue_layer.attempts import ATTEMPT_ID_SIZE_MAX, Attempt
 from queue_layer.config import QueueConfig
 from queue_layer.entries import AnyEntry, Deferred, Died, Received, Repeated, Target
@@ -199,6 +201,7 @@ def decide(
             found = _still_visible(fold, first, first + count, now_ms)
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
             runs.extend(run for run in found if run.receive_count <= deliveries_max)
+        runs = _cut(runs, config.leased_max - fold.runs.counts[MessageState.LEASED])
     lease = Lease(fold.next_lease_id, runs, now_ms + timeout_ms)
     if not runs:
         return entries, lease
@@ -265,6 +268,17 @@ def joined(runs: list[Run]) -> list[Run]:
         else:
             result.append((first, count))
     return result
+
+
+def _cut(runs: list[ReceivedRun], room: int) -> list[ReceivedRun]:
+    kept: list[ReceivedRun] = []
+    for run in runs:
+        count = min(run.count, room)
+        if count <= 0:
+            break
+        kept.append(run if count == run.count else replace(run, count=count))
+        room -= count
+    return kept
 
 
 def _still_visible(fold: QueueFold, first: int, end: int, now_ms: int) -> Iterator[ReceivedRun]:

@@ -19,7 +19,7 @@ from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
 from queue_layer.entries import Target
 from queue_layer.orders import order_for
-from queue_layer.receiving import ReceiveCommand
+from queue_layer.receiving import ReceiveCommand, ReceivePlan
 from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.list_model import ListModel, Message
@@ -56,6 +56,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.model = ListModel(config, START_MS)
         self.sent: list[int] = []
         self.receipts: list[PartitionReceived] = []
+        self.plans: list[tuple[ReceivePlan, list[Run]]] = []
         self.largest_mark = 0
 
     def advance(self, now_ms: int) -> None:
@@ -104,6 +105,26 @@ class QueueAgainstModel(RuleBasedStateMachine):
         assert all(self.model.is_exhausted(offset) for offset in exhausted)
         self.model.received(reply, max_messages, timeout_ms)
         self.model.die(sorted(exhausted))
+        if reply.runs:
+            self.receipts.append(reply)
+
+    @rule(max_messages=st.integers(1, 9))
+    def records_are_read_slowly(self, max_messages: int) -> None:
+        command = ReceiveCommand(max_messages=max_messages)
+        plan = self.driver.queue.plan(command, now_ms=self.driver.now_ms)
+        self.plans.append((plan, [(run.first_offset, run.count) for run in plan]))
+
+    @precondition(lambda self: self.plans)
+    @rule()
+    def records_were_read(self) -> None:
+        plan, taken = self.plans.pop()
+        is_current = plan.is_current
+        exhausted = offsets_of(plan.exhausted)
+        reply = self.driver.do(self.driver.queue.receive(plan, taken, now_ms=self.driver.now_ms))
+        timeout_ms = self.model.config.visibility_timeout_ms
+        self.model.received(reply, plan.command.max_messages, timeout_ms)
+        if is_current:
+            self.model.die(sorted(exhausted))
         if reply.runs:
             self.receipts.append(reply)
 
@@ -219,6 +240,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(part=st.floats(0, 1))
     def seek(self, part: float) -> None:
         offset = int(len(self.model.messages) * part)
+        self.plans.clear()
         self.driver.do(self.driver.queue.seek(offset, now_ms=self.driver.now_ms))
         self.driver.tell_again()
         self.model.seek(offset, self.sent)
@@ -227,6 +249,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule()
     def another_broker_takes_over(self) -> None:
         before = self.snapshot()
+        self.plans.clear()
         self.driver.fail_over()
         self.driver.queue.advance(self.model.now_ms)
 
