@@ -1,6 +1,5 @@
 """Reading records: what is there goes out without a copy, what is not there is waited for."""
 
-import errno
 from typing import final
 
 import msgspec
@@ -9,20 +8,17 @@ import trio
 from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.replier import Replier
+from broker.slices import SliceReader
 from broker.waiting import Waiting
 from logstore.slice import LogSlice
 from wire.env import BytesLike, Env
-from wire.errors import BrokerError, CorruptRecordError
+from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
 from wire.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
 from wire.outbox import FileRegion
 
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
-_COPY_BELOW_BYTES = 32 << 10
-"""Smaller pieces are read and sent together with the reply's header, in one system call."""
 _COPIED_BYTES_MAX = 256 << 10
 """Nothing is copied beyond what waits to be sent: a client that does not read costs no memory."""
-_COLD_READS_MAX = 16
-"""Reads from the disk under way at a time; more would keep syncs waiting for a thread."""
 
 
 class Found(msgspec.Struct):
@@ -118,7 +114,7 @@ class FetchHandler:
         self.waiting = waiting
         self._nursery = nursery
         self._fetch_bytes_max = fetch_bytes_max
-        self._cold_reads = trio.CapacityLimiter(_COLD_READS_MAX)
+        self._reader = SliceReader(env)
 
     def handle(self, request: FetchRequest, replier: Replier) -> None:
         """Reply now if there is enough, else wait for more."""
@@ -163,14 +159,12 @@ class FetchHandler:
 
     def answer(self, found: list[Found], replier: Replier) -> None:
         """Send what was found; what must come from the disk is read in a task first."""
-        cold = [item for item in found if item.part is not None and self._is_cold(item.part)]
+        is_cold = self._reader.is_cold
+        cold = [item for item in found if item.part is not None and is_cold(item.part)]
         if cold:
             self._nursery.start_soon(self._load_and_reply, found, cold, replier)
         else:
             self._reply(found, replier)
-
-    def _is_cold(self, part: LogSlice) -> bool:
-        return not part.is_ready() or self._env.buggify("cold fetch")
 
     def _look(self, wanted: PartitionFetch, *, bytes_max: int) -> Found:
         partition = None
@@ -207,21 +201,11 @@ class FetchHandler:
             self._reply(found, replier)
 
     async def _load(self, item: Found, part: LogSlice) -> None:
-        try:
-            async with self._cold_reads:
-                item.part = await self._env.offload(part.load)
-        except CorruptRecordError as error:
-            assert item.partition is not None
-            item.partition.damage_found(error)
-            item.part, item.error = None, item.partition.passing(error)
-        except OSError as error:
-            self._reading_failed(item, error)
-
-    @staticmethod
-    def _reading_failed(item: Found, error: OSError) -> None:
         assert item.partition is not None
-        failure = item.partition.reading_failed(error)
-        item.part, item.error = None, item.partition.passing(failure)
+        try:
+            item.part = await self._reader.load(item.partition, part)
+        except (CorruptRecordError, LogOfflineError) as error:
+            item.part, item.error = None, item.partition.passing(error)
 
     def _reply(self, found: list[Found], replier: Replier) -> None:
         room_bytes = _COPIED_BYTES_MAX - replier.asking.outbox.pending_bytes
@@ -250,15 +234,9 @@ class FetchHandler:
 
     def _piece(self, item: Found, part: LogSlice, room_bytes: int) -> bytes | FileRegion | None:
         """Return what is sent of one partition, `None` when it cannot be read."""
-        is_large = part.length >= min(_COPY_BELOW_BYTES, room_bytes)
-        if is_large or self._env.buggify("small piece from its file"):
-            return FileRegion(part.file, part.position, part.length)
+        assert item.partition is not None
         try:
-            data = part.read()
-        except OSError as error:
-            self._reading_failed(item, error)
+            return self._reader.piece(item.partition, part, room_bytes)
+        except LogOfflineError as error:
+            item.error = item.partition.passing(error)
             return None
-        if len(data) < part.length:
-            self._reading_failed(item, OSError(errno.EIO, "the file is shorter than it was"))
-            return None
-        return data
