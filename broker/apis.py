@@ -47,5 +47,10 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.DESCRIBE_QUEUES,
     api.ALTER_QUEUE,
     api.DELETE_QUEUE,
+    api.RECEIVE,
+    api.SETTLE,
+    api.COUNT_MESSAGES,
+    api.PURGE,
+    api.SEEK_QUEUE,
 )
 """All that a broker speaks."""

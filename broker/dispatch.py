@@ -16,6 +16,7 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.groups import CommitHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.session import SessionHandler
+from broker.queues.handlers import QueueHandlers
 from broker.replier import Asking, Replier
 from wire import api
 from wire.api import Api
@@ -24,6 +25,7 @@ from wire.errors import BrokerNotReadyError, ShuttingDownError
 from wire.fetch import FetchRequest
 from wire.groups import CommitOffsetsRequest
 from wire.produce import ProduceRequest
+from wire.queues import ReceiveRequest, SettleRequest
 from wire.session import MetadataRequest
 
 PlainHandler = Callable[[Any, memoryview], object]
@@ -41,6 +43,7 @@ class ClientHandlers:
     produce: ProduceHandler
     fetch: FetchHandler
     commits: CommitHandler
+    queues: QueueHandlers
     slow: Mapping[Api[Any, Any], SlowHandler]
     """All other APIs; each request runs in a task."""
 
@@ -81,7 +84,9 @@ class Dispatcher:
         """Serve clients from now on."""
         self._clients = handlers
         self._slow_of_clients = {
-            int(served.key): handler for served, handler in handlers.slow.items()
+            int(served.key): handler
+            for slow in (handlers.slow, handlers.queues.slow)
+            for served, handler in slow.items()
         }
 
     def handle(self, request: Request, asking: Asking) -> None:
@@ -114,6 +119,10 @@ class Dispatcher:
             clients.produce.handle(message, request.attachment, replier)
         elif isinstance(message, FetchRequest):
             clients.fetch.handle(message, replier)
+        elif isinstance(message, ReceiveRequest):
+            clients.queues.receive.handle(message, replier)
+        elif isinstance(message, SettleRequest):
+            clients.queues.settle.handle(message, replier)
         elif isinstance(message, CommitOffsetsRequest):
             clients.commits.handle(message, replier)
         elif isinstance(message, MetadataRequest):

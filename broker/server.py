@@ -38,6 +38,7 @@ from broker.log_extents import LogExtents
 from broker.maintenance import Maintenance
 from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
+from broker.queues.handlers import QueueSurroundings, queue_handlers
 from broker.replication.roles import Roles
 from broker.replication.surroundings import Surroundings
 from broker.scrubber import Scrubber, ScrubProgress
@@ -348,15 +349,23 @@ class Broker:
         env, config = self._env, self._config
         session = SessionHandler(config, cluster, partitions)
         topics = TopicsHandler(env, config, cluster, partitions, keeper, self._flusher)
-        queues = QueueAdminHandler(env, config, cluster, keeper)
-        fetch = FetchHandler(
-            env,
-            partitions,
-            self._waiting,
-            self._nursery,
-            fetch_bytes_max=config.fetch_bytes_max,
-        )
+        queue_administration = QueueAdminHandler(env, config, cluster, keeper)
+        waiting, bytes_max = self._waiting, config.fetch_bytes_max
+        fetch = FetchHandler(env, partitions, waiting, self._nursery, fetch_bytes_max=bytes_max)
         offsets = OffsetsHandler(env, partitions)
+        queues = queue_handlers(
+            QueueSurroundings(
+                env,
+                self._nursery,
+                cluster,
+                partitions,
+                self._flusher,
+                waiting,
+                offsets,
+                bytes_max,
+            )
+        )
+        self._nursery.start_soon(queues.server.run)
         extents = LogExtents(
             cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, self._nursery
         )
@@ -372,6 +381,7 @@ class Broker:
                 ProduceHandler(env, partitions, self._flusher, self._waiting),
                 fetch,
                 CommitHandler(groups),
+                queues,
                 {
                     api.CREATE_TOPIC: topics.create,
                     api.DESCRIBE_TOPICS: topics.describe,
@@ -391,10 +401,10 @@ class Broker:
                     api.DRAIN_BROKER: administration.drain,
                     api.UNREGISTER_BROKER: administration.unregister,
                     api.REASSIGN: ReassignmentHandler(cluster).reassign,
-                    api.CREATE_QUEUE: queues.create,
-                    api.DESCRIBE_QUEUES: queues.describe,
-                    api.ALTER_QUEUE: queues.alter,
-                    api.DELETE_QUEUE: queues.delete,
+                    api.CREATE_QUEUE: queue_administration.create,
+                    api.DESCRIBE_QUEUES: queue_administration.describe,
+                    api.ALTER_QUEUE: queue_administration.alter,
+                    api.DELETE_QUEUE: queue_administration.delete,
                 },
             )
         )

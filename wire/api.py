@@ -20,6 +20,7 @@ from wire import (
     groups,
     produce,
     queue_admin,
+    queues,
     reassignment,
     replication,
     session,
@@ -78,6 +79,11 @@ class ApiKey(IntEnum):
     DESCRIBE_QUEUES = 41
     ALTER_QUEUE = 42
     DELETE_QUEUE = 43
+    RECEIVE = 45
+    SETTLE = 46
+    COUNT_MESSAGES = 48
+    PURGE = 49
+    SEEK_QUEUE = 50
 
 
 @final
@@ -237,6 +243,11 @@ ALTER_QUEUE = Api(ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin
 DELETE_QUEUE = Api(
     ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
 )
+RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply)
+SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
+COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
+PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
+SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
 
 AnyApi = Api[object, object]
 

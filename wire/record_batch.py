@@ -49,6 +49,7 @@ from crc32c import crc32c
 from wire.compression import Codec, compress, decompress
 from wire.env import BytesLike
 from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
+from wire.queues import HEADER_PREFIX
 
 SYNC_MARKER = 0x1D0C_BA7C
 FORMAT_VERSION = 1
@@ -72,7 +73,10 @@ FLAG_CODEC_MASK = 0x000F
 FLAG_LOG_APPEND_TIME = 0x0010
 FLAG_TRANSACTIONAL = 0x0020
 FLAG_CONTROL = 0x0040
-_KNOWN_FLAGS = 0x007F
+FLAG_QUEUE_FIELDS = 0x0080
+"""Some record has a header that means something to queues (`wire.queues.HEADER_PREFIX`): whoever
+serves a queue looks into the payload only then."""
+_KNOWN_FLAGS = 0x00FF
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
@@ -136,6 +140,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         return self.flags & FLAG_CODEC_MASK
 
     @property
+    def has_queue_fields(self) -> bool:
+        """Whether some record has a header that means something to queues."""
+        return bool(self.flags & FLAG_QUEUE_FIELDS)
+
+    @property
     def is_control(self) -> bool:
         """Whether the batch holds markers for brokers instead of records for people."""
         return bool(self.flags & FLAG_CONTROL)
@@ -196,6 +205,7 @@ def encode_batch(
     packed = compress(codec, payload)
     if len(packed) >= len(payload):
         codec, packed = Codec.NONE, payload
+    flags = int(codec) | (FLAG_QUEUE_FIELDS if _has_queue_fields(columns.headers) else 0)
     batch = bytearray(HEADER_SIZE + len(packed))
     batch[HEADER_SIZE:] = packed
     _HEADER.pack_into(
@@ -209,7 +219,7 @@ def encode_batch(
         0,
         len(packed),
         FORMAT_VERSION,
-        int(codec),
+        flags,
         count,
         columns.offset_deltas[-1] if columns.offset_deltas else count - 1,
         first_timestamp_ms,
@@ -221,6 +231,12 @@ def encode_batch(
     )
     _seal(memoryview(batch))
     return batch
+
+
+def _has_queue_fields(headers: Sequence[Headers] | None) -> bool:
+    return headers is not None and any(
+        name.startswith(HEADER_PREFIX) for of_record in headers for name, _ in of_record
+    )
 
 
 _PRODUCER_FIELDS = struct.Struct("<QI")

@@ -1,0 +1,101 @@
+"""What people ask of queues: how many messages there are, to do away with them, to go back."""
+
+from collections.abc import Awaitable, Callable
+from typing import final
+
+from broker.handlers.offsets import OffsetsHandler
+from broker.queues.served import ServedPartition
+from broker.queues.serving import QueueServer
+from wire.errors import BrokerError, OffsetOutOfRangeError, UnknownQueueError
+from wire.queues import (
+    CountMessagesReply,
+    CountMessagesRequest,
+    PurgeRequest,
+    QueueCounts,
+    QueueDoneReply,
+    QueuePartitionDone,
+    SeekRequest,
+)
+
+
+@final
+class QueueAdministration:
+    """Looks after messages of queues that this broker serves.
+
+    A change that is cancelled may be carried out, or not.
+    """
+
+    def __init__(self, server: QueueServer, offsets: OffsetsHandler) -> None:
+        """Look after what `server` has; `offsets` knows the times of records."""
+        self._server = server
+        self._offsets = offsets
+
+    async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
+        """Count messages by state."""
+        counts: list[QueueCounts] = []
+        for number in request.partitions:
+            try:
+                counts.append(await self._count(self._server.find(request.queue_id, number)))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                counts.append(QueueCounts(number, 0, 0, 0, 0, 0, error=error.to_wire()))
+        return CountMessagesReply(counts)
+
+    async def _count(self, served: ServedPartition) -> QueueCounts:
+        await served.catch_up()
+        core = served.core
+        visible, leased, delayed, dead = core.counts()
+        low_water_mark = core.low_water_mark
+        oldest_ms = None
+        if visible or leased or delayed or dead:
+            oldest_ms = await self._offsets.time_at(served.records.partition(), low_water_mark)
+        return QueueCounts(served.number, visible, leased, delayed, dead, low_water_mark, oldest_ms)
+
+    async def purge(self, request: PurgeRequest) -> QueueDoneReply:
+        """Do away with every message that is there now."""
+
+        async def purge(served: ServedPartition) -> int:
+            await served.catch_up()
+            return served.decide(served.core.purge(now_ms=served.now_ms()))
+
+        return await self._do(request.queue_id, request.partitions, purge)
+
+    async def seek(self, request: SeekRequest) -> QueueDoneReply:
+        """Hand out again everything from an offset on."""
+
+        async def seek(served: ServedPartition) -> int:
+            await served.catch_up()
+            source = served.records.partition()
+            start, end = source.log.log_start_offset, source.high_watermark
+            if not start <= request.offset <= end:
+                raise OffsetOutOfRangeError(
+                    f"offset {request.offset} is not among those of the messages, {start} to {end}"
+                    " (exclusive)",
+                    log_start_offset=start,
+                    log_end_offset=end,
+                )
+            served.decide(served.core.seek(request.offset, now_ms=served.now_ms()))
+            return end - request.offset
+
+        return await self._do(request.queue_id, [request.partition], seek)
+
+    async def _do(
+        self,
+        queue_id: bytes,
+        numbers: list[int],
+        do: Callable[[ServedPartition], Awaitable[int]],
+    ) -> QueueDoneReply:
+        """Do something at partitions, each of which succeeds or fails on its own."""
+        results: list[QueuePartitionDone] = []
+        for number in numbers:
+            try:
+                served = self._server.find(queue_id, number)
+                count = await do(served)
+                await served.committed()
+                results.append(QueuePartitionDone(number, count))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                results.append(QueuePartitionDone(number, error=error.to_wire()))
+        return QueueDoneReply(results)

@@ -1,0 +1,107 @@
+"""What the metadata says of a queue, in the terms of `queue_layer`.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from coordinator import queue_config as settings
+from coordinator.catalog import Catalog, Topic
+from queue_layer.config import (
+    NO_BACKOFF,
+    ExponentialBackoff,
+    FixedBackoff,
+    QueueConfig,
+    ReceiveDurability,
+    RetryBackoff,
+)
+from queue_layer.entries import Target
+from wire.errors import UnknownQueueError
+
+_NO_RETENTION_MS: Final = 1 << 61
+"""As good as for ever, and still a time of day when it is added to one."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue, as one version of the metadata knows it."""
+
+    journal: Topic
+    dead_letters: Topic | None
+    """The topic of the dead-letter queue."""
+    source_id: bytes
+    """Topic id of the records."""
+    start_offsets: Sequence[int]
+    receipt_key: bytes
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.journal.queue_name
+
+    @property
+    def queue_id(self) -> bytes:
+        """The topic id of the journal."""
+        return self.journal.topic_id
+
+    def config(self, number: int) -> QueueConfig:
+        """Return the settings of one partition."""
+        config = self.journal.queue_config
+        spec = self.journal.queue
+        assert config is not None
+        assert spec is not None
+        is_lazy = config.receive_durability is settings.ReceiveDurability.LAZY
+        return QueueConfig(
+            visibility_timeout_ms=config.visibility_timeout_ms,
+            delivery_delay_ms=config.delivery_delay_ms,
+            retention_ms=_NO_RETENTION_MS if config.retention_ms is None else config.retention_ms,
+            max_receive_count=config.max_receive_count,
+            dead_letter_target=self._target(number),
+            retry_backoff=_backoff(config.retry_backoff),
+            receive_durability=ReceiveDurability.LAZY if is_lazy else ReceiveDurability.STRICT,
+            is_fifo=spec.is_fifo,
+            has_fencing=config.is_fencing,
+            leased_max=config.leased_max,
+            lanes=config.lanes,
+            has_fairness=config.fairness,
+        )
+
+    def _target(self, number: int) -> Target | None:
+        """Return where dead letters go: always the same place, so that groups stay in order."""
+        topic = self.dead_letters
+        return None if topic is None else (topic.topic_id, number % topic.partition_count)
+
+
+def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
+    """Return what is known of a queue.
+
+    Raises:
+        UnknownQueueError: There is none with this id, any more or yet.
+    """
+    journal = catalog.topic_by_id(queue_id)
+    if journal is None or journal.queue is None or journal.queue_config is None:
+        raise UnknownQueueError(
+            f"no queue has the id {queue_id.hex()}; it was deleted, or never was here"
+        )
+    dead_letters = None
+    name = journal.queue_config.dead_letter_queue
+    if name is not None and catalog.has_queue(name):
+        dead_letters = catalog.topic_by_id(catalog.journal(name).source_id)
+    spec = journal.queue
+    return QueueFacts(
+        journal, dead_letters, spec.source_topic_id, spec.start_offsets, spec.receipt_key
+    )
+
+
+def _backoff(backoff: settings.RetryBackoff) -> RetryBackoff:
+    if isinstance(backoff, settings.ExponentialBackoff):
+        return ExponentialBackoff(
+            base_ms=backoff.first_ms,
+            factor=backoff.factor,
+            cap_ms=backoff.longest_ms,
+            jitter=backoff.jitter,
+        )
+    return FixedBackoff(backoff.delays_ms) if backoff.delays_ms else NO_BACKOFF

@@ -1,0 +1,213 @@
+"""The journal of one partition of a queue: read when it is loaded, and appended to by its leader.
+
+Shell without tasks. What is decided in one go becomes one batch; who waits for it is told when that
+is committed.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from broker.flusher import Flusher
+from broker.partition import AckWaiter, Partition
+from broker.slices import SliceReader
+from isr.leader import PartitionLeader
+from logstore.scan import walk_headers
+from logstore.slice import LogSlice
+from queue_layer.entries import Frame, decode, encode
+from wire.env import Env
+from wire.errors import (
+    BrokerError,
+    LogOfflineError,
+    NotLeaderError,
+)
+from wire.produce import AckLevel, Acks
+from wire.record_batch import Columns, check_produced, decode_columns, encode_batch
+
+_STEP_BYTES: Final = 1 << 20
+_BATCH_BYTES_MAX: Final = 512 << 10
+"""Of frames in one batch, unless a single one is larger."""
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+
+
+@final
+class Journal:
+    """The journal as its leader, in one leader epoch.
+
+    Invariant: what is staged was applied already. So if it cannot be appended, whoever applied it
+    has to forget all that it knows.
+    """
+
+    def __init__(self, env: Env, flusher: Flusher, partition: Partition) -> None:
+        """Write to a partition that is led here."""
+        leader = partition.leader
+        assert leader is not None, "it was found, so it is led here"
+        self.partition = partition
+        self.epoch = leader.leader_epoch
+        self._env = env
+        self._flusher = flusher
+        self._staged: list[bytes] = []
+        self._on_appended: list[tuple[AckWaiter, int]] = []
+        self._on_committed: list[tuple[AckWaiter, int]] = []
+        self._snapshot_from: int | None = None
+        """Where a snapshot begins that was appended and may not be committed yet."""
+        self._bytes_since = 0
+        """Appended since the last snapshot began."""
+        self._snapshot_bytes = 0
+
+    @property
+    def leader(self) -> PartitionLeader:
+        """What this broker knows as the leader.
+
+        Raises:
+            NotLeaderError: It does not lead in this epoch any more.
+        """
+        leader = self.partition.leader
+        if leader is None or leader.leader_epoch != self.epoch:
+            raise NotLeaderError("another broker leads the journal of this queue now")
+        return leader
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads it still, in the same epoch."""
+        leader = self.partition.leader
+        return leader is not None and leader.leader_epoch == self.epoch
+
+    def require(self) -> None:
+        """Check, before anything is decided, that it can be written.
+
+        Raises:
+            BrokerError: It cannot; nothing has happened.
+        """
+        self.leader.require_enough_in_sync(Acks.ALL)
+        self.partition.require_disk()
+
+    # -- loading --------------------------------------------------------------------------------
+
+    async def load(self, reader: SliceReader, apply: Callable[[Frame], None]) -> bool:
+        """Apply all frames; return whether there were any.
+
+        To be called when all is committed that earlier leaders may have acknowledged; what was
+        appended in this epoch is this leader's own, committed or not.
+
+        Raises:
+            BrokerError: It is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it.
+        """
+        log = self.partition.log
+        offset, end = log.log_start_offset, log.log_end_offset
+        found = False
+        while offset < end:
+            _ = self.leader
+            part = log.read(offset, bytes_max=_STEP_BYTES, high_watermark=end)
+            assert part is not None, "there is something below its end"
+            if reader.is_cold(part):
+                part = await reader.load(self.partition, part)
+            else:
+                await trio.lowlevel.checkpoint()
+            try:
+                offset, has_frames = self._apply_part(part, offset, apply)
+            except OSError as error:
+                raise self.partition.reading_failed(error) from error
+            found = found or has_frames
+        _ = self.leader
+        return found
+
+    def _apply_part(
+        self, part: LogSlice, offset: int, apply: Callable[[Frame], None]
+    ) -> tuple[int, bool]:
+        has_frames = False
+        first = offset
+        end = part.position + part.length
+        walk = walk_headers(part.file, part.position, start_offset=part.start_offset, end=end)
+        for position, header in walk:
+            if header.next_offset <= offset:
+                continue
+            if header.base_offset > offset > first:
+                break  # A gap: asked for again, it is an error.
+            data = part.file.read_at(position, header.size)
+            columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+            for value in (columns.values or [])[max(offset - header.base_offset, 0) :]:
+                assert value is not None, "every record of a journal has a frame"
+                apply(decode(value))
+                has_frames = True
+            offset = header.next_offset
+            self._bytes_since += header.size
+        if offset == first:
+            raise LogOfflineError(f"the journal cannot be read at offset {offset}")
+        return offset, has_frames
+
+    # -- writing --------------------------------------------------------------------------------
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something is to be appended, or somebody waits for that."""
+        return bool(self._staged or self._on_appended or self._on_committed)
+
+    def stage(self, frame: Frame) -> None:
+        """Have a frame appended by the next `flush`."""
+        self._staged.append(encode(frame))
+
+    def when_appended(self, waiter: AckWaiter, index: int) -> None:
+        """Tell `waiter` when all that is staged is in the log here."""
+        self._on_appended.append((waiter, index))
+
+    def when_committed(self, waiter: AckWaiter, index: int) -> None:
+        """Tell `waiter` when all that is staged, and all before it, is committed."""
+        self._on_committed.append((waiter, index))
+
+    def flush(self, *, now_ms: int) -> None:
+        """Append what is staged.
+
+        Raises:
+            BrokerError: It cannot be written, or only a part of it; nobody was told so yet.
+        """
+        staged, self._staged = self._staged, []
+        if staged:
+            self._append(staged, now_ms)
+        appended, self._on_appended = self._on_appended, []
+        committed, self._on_committed = self._on_committed, []
+        for waiter, index in appended:
+            waiter.acknowledged(index, AckLevel.APPENDED)
+        leader = self.leader
+        end = self.partition.log.log_end_offset
+        for waiter, index in committed:
+            if end <= leader.acknowledged_offset(Acks.ALL):
+                waiter.acknowledged(index, AckLevel.DURABLE)
+            else:
+                self.partition.wait_for_ack(Acks.ALL, end, waiter, index)
+
+    def fail(self, error: BrokerError) -> None:
+        """Tell those who wait for what is staged that it is in vain."""
+        self._staged.clear()
+        appended, self._on_appended = self._on_appended, []
+        committed, self._on_committed = self._on_committed, []
+        for waiter, index in (*appended, *committed):
+            waiter.failed(index, error)
+
+    def _append(self, staged: list[bytes], now_ms: int) -> None:
+        partition = self.partition
+        try:
+            start = 0
+            while start < len(staged):
+                end, size = start + 1, len(staged[start])
+                while end < len(staged) and size + len(staged[end]) <= _BATCH_BYTES_MAX:
+                    size += len(staged[end])
+                    end += 1
+                self._append_batch(staged[start:end], now_ms)
+                start = end
+        except BrokerError as error:
+            partition.note_status(str(error))
+            raise partition.passing(error) from error
+        self._flusher.appended(partition)
+        partition.progressed()
+
+    def _append_batch(self, values: list[bytes], now_ms: int) -> None:
+        leader = self.leader
+        columns = Columns(len(values), values=values)
+        batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
+        self.partition.log.append(
+            batch, check_produced(batch), leader_epoch=leader.leader_epoch, now_ms=now_ms
+        )
+        self._bytes_since += len(batch)

@@ -1,0 +1,303 @@
+"""The records under a partition of a queue: what is committed, and which batches hold what.
+
+Shell without tasks: what has to come from the disk is yielded, and whoever drives it sends back
+what was loaded. So the same code serves at once what is in memory, and in a task what is not.
+"""
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar, final
+
+import msgspec
+
+from broker.partition import Partition
+from broker.partitions import Partitions
+from broker.slices import SliceReader
+from logstore.disk import File
+from logstore.scan import walk_headers
+from logstore.slice import LogSlice
+from queue_layer.delivery_order import RecordFields
+from queue_layer.queue_partition import QueuePartition
+from wire.errors import (
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    WireFormatError,
+)
+from wire.queues import DELIVER_AT_HEADER, PRIORITY_HEADER, ReceivedRun, Run
+from wire.record_batch import BatchHeader, Columns, decode_columns
+
+Result = TypeVar("Result")
+
+_STEP_BYTES: Final = 256 << 10
+"""Of a log, looked at in one go for what has come."""
+_STEPS_AT_ONCE: Final = 8
+"""Before others get their turn."""
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_TIME_MAX_MS: Final = 1 << 62
+_DIGITS_MAX: Final = 20
+
+Reading = Generator[LogSlice | None, LogSlice | None, Result]
+"""Yields slices that are to be loaded, and is sent what was loaded, or thrown why it was not; or
+yields `None` when others should run first."""
+
+
+class Batch(NamedTuple):
+    """Where a whole batch is."""
+
+    base_offset: int
+    next_offset: int
+    file: File
+    position: int
+    size: int
+
+
+class Gathered(msgspec.Struct):
+    """Messages whose batches were found."""
+
+    taken: list[Run]
+    batches: list[Batch]
+    """Ascending, each once."""
+    size: int = 0
+    """Bytes of all batches."""
+    damage: CorruptRecordError | None = None
+    """Why some were left out."""
+
+
+@final
+class SourceRecords:
+    """The records of one partition, as its queue sees them."""
+
+    def __init__(
+        self, partitions: Partitions, reader: SliceReader, topic_id: bytes, number: int
+    ) -> None:
+        """Read from the replica that is in `partitions`, whoever leads it."""
+        self._partitions = partitions
+        self._reader = reader
+        self._topic_id = topic_id
+        self._number = number
+
+    def partition(self) -> Partition:
+        """Return the replica.
+
+        Raises:
+            LeaderNotAvailableError: It is not here at the moment, or being repaired.
+        """
+        partition = self._partitions.replica(self._topic_id, self._number)
+        if partition is None or partition.is_held:
+            raise LeaderNotAvailableError(
+                f"the messages of partition {self._number} cannot be read here at the moment"
+            )
+        return partition
+
+    def feed(self, core: QueuePartition, *, decodes_all: bool, is_enough: int) -> Reading[None]:
+        """Tell the queue of records until it knows all that are committed, or enough to offer.
+
+        Args:
+            core: The queue; it may change while something is loaded.
+            decodes_all: Whether it needs the keys of all records.
+            is_enough: Stop when so many messages are visible.
+
+        Raises:
+            LogOfflineError: The disk failed.
+            LeaderNotAvailableError: The replica is not here.
+        """
+        steps = 0
+        while core.records_from < self.partition().high_watermark:
+            if core.is_ready and core.counts()[0] >= is_enough:
+                return
+            steps += 1
+            if steps % _STEPS_AT_ONCE == 0:
+                yield None
+                continue
+            partition = self.partition()
+            log, high_watermark = partition.log, partition.high_watermark
+            first = core.records_from
+            try:
+                part = log.read(first, bytes_max=_STEP_BYTES, high_watermark=high_watermark)
+                assert part is not None, "there is something below the high watermark"
+                if self._reader.is_cold(part):
+                    part = yield from _loaded(part)
+                if core.records_from == first:
+                    self._tell(core, partition, part, decodes_all=decodes_all)
+            except CorruptRecordError as error:
+                end = error.detail("next_offset")
+                assert end is not None
+                if core.records_from == first:
+                    # Nobody can read what they say; they are there all the same.
+                    core.records_came(first, min(end, high_watermark))
+            except OSError as error:
+                raise partition.reading_failed(error) from error
+
+    def _tell(
+        self, core: QueuePartition, partition: Partition, part: LogSlice, *, decodes_all: bool
+    ) -> None:
+        delay_ms = core.config.delivery_delay_ms
+        high_watermark = partition.high_watermark
+        plain_from = core.records_from
+        at = plain_from
+        for position, header in _walk(part):
+            if header.next_offset <= at:
+                continue
+            end = min(header.next_offset, high_watermark)
+            has_fields = header.has_queue_fields or decodes_all
+            if not has_fields and not delay_ms:
+                at = end
+                continue
+            if plain_from < at:
+                core.records_came(plain_from, at)
+            first = max(header.base_offset, at)
+            if at < first:  # Batches were lost here.
+                core.records_came(at, first)
+            fields = None
+            if has_fields:
+                data = part.file.read_at(position, header.size)
+                fields = _fields(header, data, first, end, delay_ms)
+            deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms else 0
+            core.records_came(first, end, fields, deliver_at_ms=0 if fields else deliver_at_ms)
+            plain_from = at = end
+        if plain_from < at:
+            core.records_came(plain_from, at)
+
+    def gather(self, offers: Iterable[ReceivedRun], *, bytes_max: int) -> Reading[Gathered]:
+        """Find the batches of messages, in their order, until there are enough bytes.
+
+        At least one batch is found if there is one that can be read. What is damaged is left out.
+
+        Raises:
+            LogOfflineError: The disk failed.
+            LeaderNotAvailableError: The replica is not here.
+        """
+        found: dict[int, Batch] = {}
+        bases: list[int] = []
+        gathered = Gathered([], [])
+        for run in offers:
+            at, end = run.first_offset, run.first_offset + run.count
+            taken_from = at
+            while at < end:
+                known = bisect_right(bases, at) - 1
+                if known >= 0 and at < found[bases[known]].next_offset:
+                    at = min(end, found[bases[known]].next_offset)
+                    continue
+                room = bytes_max - gathered.size
+                if room <= 0 and found:
+                    break
+                try:
+                    batches = yield from self._batches(at, end, max(room, 1))
+                except CorruptRecordError as error:
+                    gathered.damage = error
+                    next_offset = error.detail("next_offset")
+                    assert next_offset is not None
+                    _take(gathered, taken_from, at)
+                    taken_from = at = min(end, next_offset)
+                    continue
+                for batch in batches:
+                    if found and gathered.size + batch.size > bytes_max:
+                        break
+                    found[batch.base_offset] = batch
+                    gathered.size += batch.size
+                    at = min(end, batch.next_offset)
+                bases = sorted(found)
+                if not batches or batches[-1].base_offset not in found:
+                    break
+            _take(gathered, taken_from, at)
+            if at < end:
+                break
+        gathered.batches = [found[base] for base in sorted(found)]
+        return gathered
+
+    def _batches(self, first: int, end: int, bytes_max: int) -> Reading[list[Batch]]:
+        """Find batches from the one with an offset on, below an end."""
+        partition = self.partition()
+        high_watermark = partition.high_watermark
+        try:
+            part = partition.log.read(first, bytes_max=bytes_max, high_watermark=high_watermark)
+            if part is None:
+                raise LeaderNotAvailableError(
+                    f"this broker has not heard yet that offset {first} is committed"
+                )
+            if self._reader.is_cold(part):
+                part = yield from _loaded(part)
+            batches = list(_batches_in(part, first, end))
+        except OSError as error:
+            raise partition.reading_failed(error) from error
+        if not batches or batches[0].base_offset > first:
+            next_offset = batches[0].base_offset if batches else first + 1
+            raise CorruptRecordError(
+                f"records {first} to {next_offset} (exclusive) are not there",
+                offset=first,
+                next_offset=next_offset,
+            )
+        return batches
+
+
+def _loaded(part: LogSlice) -> Reading[LogSlice]:
+    loaded = yield part
+    assert loaded is not None, "a slice was asked for"
+    return loaded
+
+
+def _take(gathered: Gathered, first: int, end: int) -> None:
+    if first < end:
+        gathered.taken.append((first, end - first))
+
+
+def _walk(part: LogSlice) -> Iterator[tuple[int, BatchHeader]]:
+    return walk_headers(
+        part.file,
+        part.position,
+        start_offset=part.start_offset,
+        end=part.position + part.length,
+    )
+
+
+def _batches_in(part: LogSlice, first: int, end: int) -> Iterator[Batch]:
+    for position, header in _walk(part):
+        if header.base_offset >= end:
+            return
+        if header.next_offset > first:
+            yield Batch(header.base_offset, header.next_offset, part.file, position, header.size)
+
+
+def _fields(
+    header: BatchHeader, data: bytes, first: int, end: int, delay_ms: int
+) -> list[RecordFields] | None:
+    """Return what the records in a range of offsets say; `None` if nobody can read that."""
+    try:
+        columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError:
+        return None
+    if columns.offset_deltas is not None:
+        places = {delta: place for place, delta in enumerate(columns.offset_deltas)}
+    else:
+        places = None
+    fields: list[RecordFields] = []
+    for offset in range(first, end):
+        delta = offset - header.base_offset
+        place = delta if places is None else places.get(delta)
+        if place is None:
+            fields.append(RecordFields())
+        else:
+            fields.append(_fields_of(header, columns, place, delay_ms))
+    return fields
+
+
+def _fields_of(header: BatchHeader, columns: Columns, place: int, delay_ms: int) -> RecordFields:
+    deliver_at_ms = 0
+    if delay_ms:
+        deltas = columns.timestamp_deltas
+        sent_ms = header.first_timestamp_ms + (deltas[place] if deltas else 0)
+        deliver_at_ms = sent_ms + delay_ms
+    lane = 0
+    for name, value in () if columns.headers is None else columns.headers[place]:
+        if name == DELIVER_AT_HEADER:
+            deliver_at_ms = _number(value, deliver_at_ms)
+        elif name == PRIORITY_HEADER:
+            lane = _number(value, lane)
+    return RecordFields(
+        min(deliver_at_ms, _TIME_MAX_MS), lane, columns.keys[place] if columns.keys else None
+    )
+
+
+def _number(value: bytes, default: int) -> int:
+    """Return a number in decimal; the default if it is none, for that is no reason to stop."""
+    return int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else default

@@ -1,0 +1,525 @@
+"""One partition of a queue, served by this broker as long as it leads the journal.
+
+Shell: owns the task that loads it, and one that reads from the disk when messages are not in
+memory. All else is plain calls: nothing comes between a decision and its effect.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple, Protocol, TypeVar, final
+
+import trio
+
+from broker.flusher import Flusher
+from broker.partition import Partition
+from broker.partitions import Partitions
+from broker.queues.facts import QueueFacts
+from broker.queues.journal import Journal
+from broker.queues.records import Batch, Gathered, Reading, SourceRecords
+from broker.slices import SliceReader
+from logstore.slice import LogSlice
+from queue_layer.outcome import Outcome
+from queue_layer.queue_partition import QueuePartition
+from queue_layer.receipts import Receipts
+from queue_layer.receiving import ReceiveCommand, ReceivePlan
+from wire.env import Env
+from wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    RequestTimedOutError,
+    UnexpectedServerError,
+    WireFormatError,
+)
+from wire.outbox import FileRegion
+from wire.produce import AckLevel
+from wire.queues import PartitionReceived
+
+Result = TypeVar("Result")
+Reply = TypeVar("Reply")
+
+COMMIT_TIMEOUT_S: Final = 30.0
+"""How long anybody waits for a decision to be committed."""
+_COPIED_BYTES_MAX: Final = 256 << 10
+"""Of one partition, while its receive waits to be committed."""
+
+
+class Taken(NamedTuple):
+    """What a receive got of one partition."""
+
+    received: PartitionReceived
+    pieces: list[bytes | FileRegion]
+
+
+class Nothing(Enum):
+    """Why a receive got nothing of one partition."""
+
+    THERE_IS_NONE = 0
+    NOT_KNOWN_YET = 1
+    """It is being loaded, or somebody reads from its disk; who waits here is told."""
+
+
+class MessageWaiter(Protocol):
+    """A receive that waits."""
+
+    def is_waiting(self) -> bool:
+        """Return whether it has no messages yet."""
+        ...
+
+    def attempt(self) -> None:
+        """There may be messages."""
+        ...
+
+    def took(self, served: "ServedPartition", taken: Taken) -> None:
+        """These were read from the disk for it, and are its own."""
+        ...
+
+    def failed_at(self, served: "ServedPartition", error: BrokerError) -> None:
+        """There will be none here."""
+        ...
+
+
+@final
+class Commit:
+    """Somebody who waits for a decision to be committed; see `broker.partition.AckWaiter`."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._is_known = trio.Event()
+        self._error: BrokerError | None = None
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """It is."""
+        del index, level
+        self._is_known.set()
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """Nobody knows."""
+        del index
+        self._error = error
+        self._is_known.set()
+
+    async def wait(self) -> None:
+        """Wait until it is known.
+
+        Raises:
+            BrokerError: Why nobody knows.
+        """
+        await self._is_known.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class QueueSurroundings(Protocol):
+    """What a partition of a queue needs of the broker that serves it."""
+
+    env: Env
+    nursery: trio.Nursery
+    """For tasks that live as long as the broker."""
+    partitions: Partitions
+    flusher: Flusher
+    reader: SliceReader
+
+    def facts(self, queue_id: bytes) -> QueueFacts:
+        """Return what the metadata says of a queue.
+
+        Raises:
+            UnknownQueueError: It was deleted.
+            UnknownTopicIdError: It is not known here, maybe not yet.
+        """
+        ...
+
+    def why_not_led(self, served: "ServedPartition") -> BrokerError:
+        """Return why a partition is not served here any more."""
+        ...
+
+    def touch(self, served: "ServedPartition") -> None:
+        """Attend to a partition soon."""
+        ...
+
+    def forget(self, served: "ServedPartition") -> None:
+        """Have it no more."""
+        ...
+
+
+@final
+class ServedPartition:
+    """A partition of a queue.
+
+    Invariant: whoever waits here is told of whatever may give it messages: by the records when more
+    are committed, by the deadlines of the server, and after every entry.
+    """
+
+    def __init__(
+        self, surroundings: QueueSurroundings, facts: QueueFacts, journal: Partition
+    ) -> None:
+        """Serve from the journal, which is led here; `load` must run in a task."""
+        self.number = journal.number
+        self.key = journal.key
+        self.facts = facts
+        self.error: BrokerError | None = None
+        """Why it is not served any more."""
+        self.is_loaded = False
+        self.waiters: dict[MessageWaiter, None] = {}
+        self.journal = Journal(surroundings.env, surroundings.flusher, journal)
+        receipts = Receipts(
+            queue_id=facts.queue_id, partition=journal.number, key=facts.receipt_key
+        )
+        self.core = QueuePartition(facts.config(journal.number), receipts)
+        self.records = SourceRecords(
+            surroundings.partitions, surroundings.reader, facts.source_id, journal.number
+        )
+        self._surroundings = surroundings
+        self._reading = False
+        """Whether something is read from the disk for this partition; one at a time."""
+        self._has_changed = trio.Event()
+        self._has_loaded = trio.Event()
+        self._watched: Partition | None = None
+        """Whose news of records are waited for."""
+        journal.watchers[self] = None
+
+    def now_ms(self) -> int:
+        """Return the time of day here."""
+        return self._surroundings.env.clock.now_ms()
+
+    # -- coming and going -----------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Learn what the journal says; then it can be asked."""
+        try:
+            await self._wait_until_caught_up()
+            found = await self.journal.load(self._surroundings.reader, self.core.apply)
+            if self.error is not None:
+                return
+            if not found:
+                start = self.facts.start_offsets[self.number]
+                self.decide(self.core.seek(start, now_ms=self.now_ms()))
+            self.core.serve(self.now_ms())
+        except WireFormatError as error:
+            self.drop(UnexpectedServerError(f"the journal cannot be understood: {error}"))
+        except BrokerError as error:
+            self.drop(self.journal.partition.passing(error))
+        else:
+            self.is_loaded = True
+            self._has_loaded.set()
+            self.touch()
+
+    async def wait_loaded(self) -> None:
+        """Wait until it can be asked.
+
+        Raises:
+            BrokerError: It is not served here.
+        """
+        await self._has_loaded.wait()
+        if self.error is not None:
+            raise self.error
+
+    async def catch_up(self) -> None:
+        """Learn of all records that are committed.
+
+        Raises:
+            BrokerError: It is not served here, or they cannot be read.
+        """
+        await self.wait_loaded()
+        self.require()
+        work = self.records.feed(self.core, decodes_all=self._decodes_all, is_enough=1 << 62)
+        try:
+            cold = next(work)
+        except StopIteration:
+            pass
+        else:
+            await self._drive(work, cold)
+        if not self.core.is_ready:
+            raise LeaderNotAvailableError(
+                f"the messages of partition {self.number} of the queue are not all known here yet"
+            )
+        self.core.advance(self.now_ms())
+
+    async def committed(self) -> None:
+        """Wait until all is committed that was decided so far.
+
+        Raises:
+            BrokerError: It may never be.
+        """
+        commit = Commit()
+        self.journal.when_committed(commit, 0)
+        self.touch()
+        with trio.move_on_after(COMMIT_TIMEOUT_S):
+            await commit.wait()
+            return
+        raise RequestTimedOutError("not committed in time; it may be done or not")
+
+    async def _wait_until_caught_up(self) -> None:
+        while not self.journal.leader.has_caught_up:
+            self._has_changed = trio.Event()
+            await self._has_changed.wait()
+
+    def drop(self, error: BrokerError) -> None:
+        """Serve it no more; everybody who waits is told why."""
+        if self.error is not None:
+            return
+        self.error = error
+        self.journal.partition.watchers.pop(self, None)
+        self._watch(None)
+        self._has_loaded.set()
+        self._has_changed.set()
+        self._surroundings.forget(self)
+        self.journal.fail(error)
+        waiters, self.waiters = self.waiters, {}
+        for waiter in waiters:
+            waiter.failed_at(self, error)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody would miss what is known here: the journal has it."""
+        return self.is_loaded and not (self.waiters or self._reading or self.journal.has_staged)
+
+    def unload(self) -> None:
+        """Forget what is known here, of which nobody makes use."""
+        assert self.is_idle, "somebody uses it"
+        self.drop(LeaderNotAvailableError("this partition of the queue must be loaded anew"))
+
+    def changed(self, partition: Partition) -> None:
+        """See `broker.partition.Watcher`."""
+        del partition
+        self._has_changed.set()
+        if not self.journal.is_led:
+            self.drop(self._surroundings.why_not_led(self))
+
+    def wake(self) -> None:
+        """See `broker.partition.DataWaiter`: there may be more records."""
+        self._watched = None
+        self.touch()
+
+    def touch(self) -> None:
+        """Have `attend` called soon."""
+        self._surroundings.touch(self)
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def require(self) -> None:
+        """Check, before anything is decided, that it can be written, and is up to date.
+
+        Raises:
+            BrokerError: It cannot; nothing has happened.
+        """
+        if self.error is not None:
+            raise self.error
+        self.journal.require()
+        facts = self._surroundings.facts(self.facts.queue_id)
+        if facts != self.facts:
+            self.facts = facts
+            self.core.configure(facts.config(self.number))
+        self._trim()
+
+    def decide(self, outcome: Outcome[Reply]) -> Reply:
+        """Carry out a decision: it is appended soon, and nobody is answered before."""
+        frame = outcome.frame
+        if frame is not None:
+            try:
+                self.core.apply(frame)
+            except BaseException:
+                # A defect: what is known here may be anything.
+                self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
+                raise
+            self.journal.stage(frame)
+        self.touch()
+        return outcome.reply
+
+    def attend(self) -> None:
+        """Serve those who wait, as many as there are messages for."""
+        while self.waiters and self.error is None:
+            first = next(iter(self.waiters))
+            first.attempt()
+            if first in self.waiters:
+                break
+
+    def flush(self) -> None:
+        """Append what was decided."""
+        if self.error is None and self.journal.has_staged:
+            try:
+                self.journal.flush(now_ms=self.now_ms())
+            except BrokerError as error:
+                self.drop(error)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When those who wait may get something though nothing happens; Unix milliseconds."""
+        if not self.waiters or not self.is_loaded or self.error is not None:
+            return None
+        return self.core.next_deadline_ms
+
+    def _trim(self) -> None:
+        start = self.records.partition().log.log_start_offset
+        if start > self.core.low_water_mark:
+            self.decide(self.core.trim(start, now_ms=self.now_ms()))
+
+    # -- receiving ------------------------------------------------------------------------------
+
+    def take(
+        self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
+    ) -> Taken | Nothing:
+        """Take messages, as many as there are and are wanted.
+
+        Raises:
+            BrokerError: There are none to be had here.
+        """
+        if self.error is not None:
+            raise self.error
+        if not self.is_loaded or self._reading:
+            return Nothing.NOT_KNOWN_YET
+        self.require()
+        taking = self._taking(waiter, command, bytes_max)
+        try:
+            cold = next(taking)
+        except StopIteration as stop:
+            result: Taken | Nothing = stop.value
+            return result
+        self._reading = True
+        self._surroundings.nursery.start_soon(self._take_cold, waiter, taking, cold)
+        return Nothing.NOT_KNOWN_YET
+
+    def _taking(
+        self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
+    ) -> Reading[Taken | Nothing]:
+        while True:
+            yield from self.records.feed(
+                self.core, decodes_all=self._decodes_all, is_enough=self._enough(command)
+            )
+            if not waiter.is_waiting():
+                return Nothing.THERE_IS_NONE
+            now_ms = self.now_ms()
+            self.core.advance(now_ms)
+            if not self.core.is_ready:
+                self._watch(self.records.partition())
+                return Nothing.NOT_KNOWN_YET
+            plan = self.core.plan(command, now_ms=now_ms) if self.core.counts()[0] else None
+            offers = [] if plan is None else list(plan)
+            if plan is None or not (offers or plan.exhausted):
+                self._watch(self.records.partition())
+                return Nothing.THERE_IS_NONE
+            limit = bytes_max if plan.attempt is None else 1 << 62
+            gathered = yield from self.records.gather(offers, bytes_max=limit)
+            if not waiter.is_waiting():
+                return Nothing.THERE_IS_NONE
+            taken = self._received(plan, gathered)
+            if taken is not None:
+                return taken
+
+    def _received(self, plan: ReceivePlan, gathered: Gathered) -> Taken | None:
+        """Decide what was read; `None` if somebody else was faster, or there is more to look at."""
+        self.require()
+        damage = gathered.damage
+        if damage is not None and not gathered.taken:
+            raise self.records.partition().passing(damage)
+        pieces = self._pieces(gathered.batches)
+        received = self.decide(self.core.receive(plan, gathered.taken, now_ms=self.now_ms()))
+        if not received.runs:
+            return None
+        size = sum(
+            piece.length if isinstance(piece, FileRegion) else len(piece) for piece in pieces
+        )
+        return Taken(_with_bytes(received, size), pieces)
+
+    async def _take_cold(
+        self,
+        waiter: MessageWaiter,
+        taking: Reading[Taken | Nothing],
+        cold: LogSlice | None,
+    ) -> None:
+        try:
+            result = await self._drive(taking, cold)
+        except BrokerError as error:
+            self._reading = False
+            waiter.failed_at(self, self.journal.partition.passing(error))
+        else:
+            self._reading = False
+            if isinstance(result, Taken):
+                waiter.took(self, result)
+            elif waiter.is_waiting():
+                waiter.attempt()
+        finally:
+            self._reading = False
+            self.touch()
+
+    async def _drive(self, work: Reading[Result], cold: LogSlice | None) -> Result:
+        """Carry out work, loading the slices that it asks for, beginning with this one.
+
+        Raises:
+            BrokerError: Of the work, or it is not served here any more.
+        """
+        try:
+            while True:
+                if cold is None:
+                    await trio.lowlevel.checkpoint()
+                    cold = work.send(None)
+                    continue
+                try:
+                    reader = self._surroundings.reader
+                    loaded = await reader.load(self.records.partition(), cold)
+                except (CorruptRecordError, LogOfflineError) as error:
+                    cold = work.throw(error)
+                else:
+                    cold = work.send(loaded)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+    @property
+    def _decodes_all(self) -> bool:
+        config = self.core.config
+        return config.is_fifo or config.has_fairness
+
+    def _enough(self, command: ReceiveCommand) -> int:
+        """Return how many visible messages are enough to choose from."""
+        is_choosy = bool(self.core.config.lanes) or self._decodes_all
+        return 1 << 62 if is_choosy else 2 * command.max_messages
+
+    def _pieces(self, batches: list[Batch]) -> list[bytes | FileRegion]:
+        partition = self.records.partition()
+        pieces: list[bytes | FileRegion] = []
+        room = _COPIED_BYTES_MAX
+        for part in _joined(batches):
+            piece = self._surroundings.reader.piece(partition, part, room)
+            if isinstance(piece, bytes):
+                room -= len(piece)
+            pieces.append(piece)
+        return pieces
+
+    def _watch(self, partition: Partition | None) -> None:
+        """Hear of more records of this replica."""
+        if self._watched is not None and self._watched is not partition:
+            self._watched.stop_waiting(self)
+        self._watched = partition
+        if partition is not None:
+            partition.wait_for_data(self)
+
+
+def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
+    """Yield slices of batches that lie one behind the other."""
+    at = 0
+    while at < len(batches):
+        first = batches[at]
+        end = first.position + first.size
+        at += 1
+        while at < len(batches):
+            after = batches[at]
+            if after.file is not first.file or after.position != end:
+                break
+            end += after.size
+            at += 1
+        yield LogSlice(
+            first.file,
+            first.position,
+            end - first.position,
+            offset=first.base_offset,
+            end_offset=batches[at - 1].next_offset,
+            is_trusted=True,
+        )
+
+
+def _with_bytes(received: PartitionReceived, size: int) -> PartitionReceived:
+    return PartitionReceived(
+        received.partition, received.receipt, received.runs, size, received.deadline_ms
+    )

@@ -1,0 +1,174 @@
+"""All partitions of queues that this broker serves.
+
+Shell: owns the one task that attends to those to which something has happened. All that came in one
+go is served at once, and what was decided for it becomes one batch of each journal.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from broker.deadlines import Deadlines
+from broker.flusher import Flusher
+from broker.partitions import Partitions
+from broker.queues.facts import QueueFacts, facts_of
+from broker.queues.served import MessageWaiter, ServedPartition
+from broker.slices import SliceReader
+from coordinator.catalog import Catalog
+from coordinator.cluster.delta import Key
+from wire.env import Env
+from wire.errors import (
+    BrokerError,
+    NotLeaderError,
+    UnknownQueueError,
+    UnknownTopicIdError,
+)
+
+_CLOCK_LOOK_S: Final = 10.0
+"""Deadlines are times of day, which may jump: so often the time is looked at, at least."""
+_IDLE_S: Final = 600.0
+"""What nobody has asked for so long is forgotten; the journal has it."""
+
+
+@final
+class QueueServer:
+    """Finds partitions of queues, and attends to them."""
+
+    def __init__(
+        self,
+        env: Env,
+        nursery: trio.Nursery,
+        catalog: Callable[[], Catalog],
+        partitions: Partitions,
+        flusher: Flusher,
+        reader: SliceReader,
+    ) -> None:
+        """Serve what is led here of what `catalog` returns; `run` must run in a task."""
+        self.env = env
+        self.nursery = nursery
+        self.partitions = partitions
+        self.flusher = flusher
+        self.reader = reader
+        self._catalog = catalog
+        self._served: dict[Key, ServedPartition] = {}
+        self._came: list[MessageWaiter] = []
+        self._touched: dict[ServedPartition, None] = {}
+        self._deadlines: Deadlines[ServedPartition] = Deadlines()
+        self._used_at: dict[ServedPartition, float] = {}
+        """When each was asked for last, the longest ago first; seconds of trio's clock."""
+        self._has_work = trio.Event()
+
+    def __len__(self) -> int:
+        """Return how many partitions are loaded, or being loaded."""
+        return len(self._served)
+
+    def facts(self, queue_id: bytes) -> QueueFacts:
+        """Return what the metadata says of a queue.
+
+        Raises:
+            UnknownQueueError: It was deleted.
+            UnknownTopicIdError: It is not known here, maybe not yet.
+        """
+        catalog = self._catalog()
+        if not catalog.knows(queue_id):
+            raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
+        return facts_of(catalog, queue_id)
+
+    def find(self, queue_id: bytes, number: int) -> ServedPartition:
+        """Return a partition of a queue that is served here, or is being loaded.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            UnknownPartitionError: The queue has fewer partitions.
+            NotLeaderError: Another broker serves it.
+            LeaderNotAvailableError: Nobody does at the moment.
+        """
+        facts = self.facts(queue_id)
+        journal = self.partitions.led(queue_id, number)
+        served = self._served.get((queue_id, number))
+        if served is None or served.journal.partition is not journal or not served.journal.is_led:
+            if served is not None:
+                served.drop(self.why_not_led(served))
+            served = ServedPartition(self, facts, journal)
+            self._served[served.key] = served
+            self.nursery.start_soon(served.load)
+        self._used_at.pop(served, None)
+        self._used_at[served] = trio.current_time()
+        return served
+
+    def receive(self, waiter: MessageWaiter) -> None:
+        """Have a receive look for messages, together with all others that came."""
+        self._came.append(waiter)
+        self._has_work.set()
+
+    def why_not_led(self, served: ServedPartition) -> BrokerError:
+        """Return why a partition is not served here any more."""
+        try:
+            self.facts(served.facts.queue_id)
+        except UnknownQueueError:
+            return UnknownQueueError(f"queue {served.facts.name!r} was deleted")
+        except UnknownTopicIdError as error:
+            return error
+        return NotLeaderError(
+            f"another broker serves partition {served.number} of queue {served.facts.name!r} now"
+        )
+
+    def touch(self, served: ServedPartition) -> None:
+        """Attend to a partition soon."""
+        self._touched[served] = None
+        self._has_work.set()
+
+    def forget(self, served: ServedPartition) -> None:
+        """Have it no more."""
+        if self._served.get(served.key) is served:
+            del self._served[served.key]
+        self._used_at.pop(served, None)
+        self._deadlines.discard(served)
+
+    async def run(self) -> None:
+        """Attend to what happens, until cancelled."""
+        while True:
+            deadline = self._deadlines.next_deadline
+            with trio.move_on_at(deadline if deadline is not None else float("inf")):
+                await self._has_work.wait()
+            self._has_work = trio.Event()
+            for served in self._deadlines.take_expired(trio.current_time()):
+                self._touched[served] = None
+            self._attend()
+
+    def _attend(self) -> None:
+        came, self._came = self._came, []
+        for waiter in came:
+            waiter.attempt()
+        touched, self._touched = self._touched, {}
+        for served in touched:
+            served.attend()
+        # Attending to one may have decided something at another.
+        touched |= self._touched
+        self._touched = {}
+        for served in touched:
+            served.flush()
+        for served in touched:
+            self._plan(served)
+
+    def _plan(self, served: ServedPartition) -> None:
+        """Note when a partition is to be attended to though nothing happens."""
+        self._deadlines.discard(served)
+        if served.error is not None:
+            return
+        now = trio.current_time()
+        deadline_ms = served.next_deadline_ms
+        if deadline_ms is None:
+            if not served.is_idle:
+                return
+            idle_at = self._used_at.get(served, now) + _IDLE_S
+            if idle_at <= now:
+                self.forget(served)
+                served.unload()
+                return
+            deadline = idle_at
+        else:
+            in_s = (deadline_ms - self.env.clock.now_ms()) / 1000
+            deadline = now + min(max(in_s, 0), _CLOCK_LOOK_S)
+        self._deadlines.add(served, deadline)

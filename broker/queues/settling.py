@@ -1,0 +1,144 @@
+"""Settling messages: deleted, extended, released, rejected or returned by those who have them."""
+
+from typing import final
+
+import trio
+
+from broker.queues.served import COMMIT_TIMEOUT_S, ServedPartition
+from broker.queues.serving import QueueServer
+from broker.replier import Replier
+from broker.waiting import Waiting
+from wire.errors import BrokerError, RequestTimedOutError, UnknownQueueError
+from wire.produce import AckLevel
+from wire.queues import Settled, SettleReply, SettleRequest
+
+
+@final
+class PendingSettle:
+    """A request on its way to its reply: everything was decided, not all is committed."""
+
+    def __init__(self, replier: Replier, waiting: Waiting, results: list[Settled]) -> None:
+        """Wait for those results that are waited for."""
+        self._replier = replier
+        self._waiting = waiting
+        self._results = results
+        self._open: set[int] = set()
+        self._is_parked = False
+
+    def expect(self, served: ServedPartition, index: int) -> None:
+        """Wait until what was decided at a partition is committed."""
+        self._open.add(index)
+        served.journal.when_committed(self, index)
+
+    def reply_or_wait(self) -> None:
+        """Reply when everything is committed."""
+        if self._open:
+            self._is_parked = True
+            self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+        else:
+            self._replier.reply(SettleReply(self._results))
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """See `broker.partition.AckWaiter`."""
+        del level
+        self._open.discard(index)
+        self._reply_if_complete()
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partition.AckWaiter`."""
+        if index in self._open:
+            self._results[index] = Settled(error=error.to_wire())
+            self._open.discard(index)
+            self._reply_if_complete()
+
+    def expire(self) -> None:
+        """Answer that nobody knows what becomes of what is not committed."""
+        error = RequestTimedOutError("not committed in time; it may be settled or not")
+        for index in self._open:
+            self._results[index] = Settled(error=error.to_wire())
+        self._open.clear()
+        self._reply_if_complete()
+
+    def close(self) -> None:
+        """Go on waiting: a shutdown waits for what was decided."""
+
+    def _reply_if_complete(self) -> None:
+        if self._is_parked and not self._open:
+            self._is_parked = False
+            self._waiting.done(self)
+            with self._replier:
+                self._replier.reply(SettleReply(self._results))
+
+
+@final
+class SettleHandler:
+    """Settles messages."""
+
+    def __init__(self, server: QueueServer, waiting: Waiting, nursery: trio.Nursery) -> None:
+        """Settle at what `server` has; tasks run in `nursery`."""
+        self._server = server
+        self._waiting = waiting
+        self._nursery = nursery
+
+    def handle(self, request: SettleRequest, replier: Replier) -> None:
+        """Reply when it is committed.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+        """
+        found: dict[int, ServedPartition | BrokerError] = {}
+        for settlement in request.settlements:
+            if settlement.partition not in found:
+                found[settlement.partition] = self._find(request.queue_id, settlement.partition)
+        served = [each for each in found.values() if isinstance(each, ServedPartition)]
+        if all(each.is_loaded for each in served):
+            self._settle(request, found, replier)
+        else:
+            self._nursery.start_soon(self._load_and_settle, request, found, replier)
+
+    def _find(self, queue_id: bytes, number: int) -> ServedPartition | BrokerError:
+        try:
+            return self._server.find(queue_id, number)
+        except UnknownQueueError:
+            raise
+        except BrokerError as error:
+            return error
+
+    async def _load_and_settle(
+        self,
+        request: SettleRequest,
+        found: dict[int, ServedPartition | BrokerError],
+        replier: Replier,
+    ) -> None:
+        with replier:
+            for number, served in found.items():
+                if isinstance(served, ServedPartition):
+                    try:
+                        await served.wait_loaded()
+                    except BrokerError as error:
+                        found[number] = error
+            self._settle(request, found, replier)
+
+    def _settle(
+        self,
+        request: SettleRequest,
+        found: dict[int, ServedPartition | BrokerError],
+        replier: Replier,
+    ) -> None:
+        results: list[Settled] = []
+        pending = PendingSettle(replier, self._waiting, results)
+        for index, settlement in enumerate(request.settlements):
+            served = found[settlement.partition]
+            try:
+                if isinstance(served, BrokerError):
+                    raise served
+                served.require()
+                results.append(
+                    served.decide(served.core.settle(settlement, now_ms=served.now_ms()))
+                )
+            except BrokerError as error:
+                results.append(Settled(error=error.to_wire()))
+                continue
+            if results[index].error is None:
+                pending.expect(served, index)
+        pending.reply_or_wait()
