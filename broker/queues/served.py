@@ -138,6 +138,10 @@ class QueueSurroundings(Protocol):
         """Attend to a partition soon."""
         ...
 
+    def plan(self, served: "ServedPartition") -> None:
+        """Attend to a partition when something happens by itself."""
+        ...
+
     def forget(self, served: "ServedPartition") -> None:
         """Have it no more."""
         ...
@@ -392,12 +396,12 @@ class ServedPartition:
             now_ms = self.now_ms()
             self.core.advance(now_ms)
             if not self.core.is_ready:
-                self._watch(self.records.partition())
+                self._await_news()
                 return Nothing.NOT_KNOWN_YET
             plan = self.core.plan(command, now_ms=now_ms) if self.core.counts()[0] else None
             offers = [] if plan is None else list(plan)
             if plan is None or not (offers or plan.exhausted):
-                self._watch(self.records.partition())
+                self._await_news()
                 return Nothing.THERE_IS_NONE
             limit = bytes_max if plan.attempt is None else 1 << 62
             gathered = yield from self.records.gather(offers, bytes_max=limit)
@@ -486,6 +490,11 @@ class ServedPartition:
                 room -= len(piece)
             pieces.append(piece)
         return pieces
+
+    def _await_news(self) -> None:
+        """Hear of more records, and of leases and delays that end."""
+        self._watch(self.records.partition())
+        self._surroundings.plan(self)
 
     def _watch(self, partition: Partition | None) -> None:
         """Hear of more records of this replica."""

@@ -54,6 +54,7 @@ class QueueServer:
         self._served: dict[Key, ServedPartition] = {}
         self._came: list[MessageWaiter] = []
         self._touched: dict[ServedPartition, None] = {}
+        self._to_plan: dict[ServedPartition, None] = {}
         self._deadlines: Deadlines[ServedPartition] = Deadlines()
         self._used_at: dict[ServedPartition, float] = {}
         """When each was asked for last, the longest ago first; seconds of trio's clock."""
@@ -119,6 +120,11 @@ class QueueServer:
         self._touched[served] = None
         self._has_work.set()
 
+    def plan(self, served: ServedPartition) -> None:
+        """Attend to a partition when something happens by itself."""
+        self._to_plan[served] = None
+        self._has_work.set()
+
     def forget(self, served: ServedPartition) -> None:
         """Have it no more."""
         if self._served.get(served.key) is served:
@@ -149,6 +155,8 @@ class QueueServer:
         self._touched = {}
         for served in touched:
             served.flush()
+        touched |= self._to_plan
+        self._to_plan = {}
         for served in touched:
             self._plan(served)
 

@@ -4,7 +4,13 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from tests.wire import cluster_samples, group_samples, queue_samples, replication_samples
+from tests.wire import (
+    cluster_samples,
+    group_samples,
+    message_samples,
+    queue_samples,
+    replication_samples,
+)
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from wire import api
 from wire.api import AnyApi, Api
@@ -383,6 +389,11 @@ EXCHANGES = [
     _exchange(api.DESCRIBE_QUEUES, *queue_samples.DESCRIBE),
     _exchange(api.ALTER_QUEUE, *queue_samples.ALTER),
     _exchange(api.DELETE_QUEUE, *queue_samples.DELETE),
+    _exchange(api.RECEIVE, *message_samples.RECEIVE),
+    _exchange(api.SETTLE, *message_samples.SETTLE),
+    _exchange(api.COUNT_MESSAGES, *message_samples.COUNT),
+    _exchange(api.PURGE, *message_samples.PURGE),
+    _exchange(api.SEEK_QUEUE, *message_samples.SEEK),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -22,7 +22,7 @@ from wire.produce import AckLevel, Acks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 TYPES: dict[object, str] = {int: "int", str: "str", bytes: "bin", bool: "bool", type(None): "nil"}
-DEFAULTS = {"False": "false", "True": "true", "None": "nil", "": "empty"}
+DEFAULTS = {"False": "false", "True": "true", "None": "nil", "": "empty", "b''": "empty"}
 
 
 def section(heading: str) -> str:
@@ -43,8 +43,9 @@ def shown_type(hint: object) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return shown_type(arguments[0])
-    if origin is list:
-        return f"array of {shown_type(arguments[0])}"
+    if origin in {list, tuple}:
+        shown = ", ".join(map(shown_type, arguments))
+        return f"array of {shown}" if origin is list else f"[{shown}]"
     if origin is dict:
         return f"map of {shown_type(arguments[0])} to {shown_type(arguments[1])}"
     if origin in {types.UnionType, typing.Union}:

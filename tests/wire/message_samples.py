@@ -1,0 +1,108 @@
+"""Samples of receiving and settling messages, and of what people ask about them."""
+
+from tests.wire.group_samples import TOPIC_ID
+from wire.error_code import ErrorCode
+from wire.errors import ErrorDetail
+from wire.queues import (
+    CountMessagesReply,
+    CountMessagesRequest,
+    PartitionReceived,
+    PurgeRequest,
+    QueueCounts,
+    QueueDoneReply,
+    QueuePartitionDone,
+    ReceivedRun,
+    ReceiveReply,
+    ReceiveRequest,
+    Refused,
+    SeekRequest,
+    SettleAction,
+    Settled,
+    Settlement,
+    SettleReply,
+    SettleRequest,
+)
+
+NOT_LEADER = ErrorDetail(code=ErrorCode.NOT_LEADER, message="broker 2 leads it")
+EXPIRED = ErrorDetail(code=ErrorCode.RECEIPT_EXPIRED, message="received again since")
+
+RECEIVE = (
+    ReceiveRequest(
+        queue_id=TOPIC_ID,
+        partitions=[3, 0],
+        max_messages=10,
+        bytes_max=1 << 20,
+        max_wait_ms=20_000,
+        visibility_timeout_ms=60_000,
+        holder="worker 7",
+        attempt_id=b"an attempt",
+    ),
+    ReceiveReply(
+        results=[
+            PartitionReceived(
+                partition=3,
+                receipt=b"a receipt",
+                runs=[
+                    ReceivedRun(
+                        first_offset=1000,
+                        count=7,
+                        receive_count=2,
+                        first_received_ms=1_700_000_000_000,
+                    )
+                ],
+                batch_bytes=4096,
+                deadline_ms=1_700_000_060_000,
+            ),
+            PartitionReceived(partition=0, error=NOT_LEADER),
+        ],
+        now_ms=1_700_000_000_000,
+    ),
+)
+SETTLE = (
+    SettleRequest(
+        queue_id=TOPIC_ID,
+        settlements=[
+            Settlement(
+                partition=3,
+                receipt=b"a receipt",
+                runs=[(1000, 2), (1005, 1)],
+                action=SettleAction.RELEASE,
+                delay_ms=5000,
+                reason="the shop is closed",
+            )
+        ],
+    ),
+    SettleReply(
+        results=[
+            Settled(refused=[Refused(runs=[(1005, 1)], error=EXPIRED)]),
+            Settled(error=NOT_LEADER),
+        ]
+    ),
+)
+COUNT = (
+    CountMessagesRequest(queue_id=TOPIC_ID, partitions=[3, 0]),
+    CountMessagesReply(
+        counts=[
+            QueueCounts(
+                partition=3,
+                visible=100,
+                leased=20,
+                delayed=3,
+                dead=1,
+                oldest_offset=900,
+                oldest_timestamp_ms=1_700_000_000_000,
+                moved=5,
+                to_move=9,
+            ),
+            QueueCounts(0, 0, 0, 0, 0, 0, error=NOT_LEADER),
+        ]
+    ),
+)
+_DONE = QueueDoneReply(
+    results=[
+        QueuePartitionDone(partition=3, count=124),
+        QueuePartitionDone(partition=0, error=NOT_LEADER),
+    ]
+)
+PURGE = (PurgeRequest(queue_id=TOPIC_ID, partitions=[3, 0]), _DONE)
+SEEK = (SeekRequest(queue_id=TOPIC_ID, partition=3, offset=700), _DONE)
