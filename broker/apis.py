@@ -49,6 +49,7 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.DELETE_QUEUE,
     api.RECEIVE,
     api.SETTLE,
+    api.LOOK,
     api.COUNT_MESSAGES,
     api.PURGE,
     api.SEEK_QUEUE,

@@ -25,7 +25,6 @@ from wire.errors import BrokerNotReadyError, ShuttingDownError
 from wire.fetch import FetchRequest
 from wire.groups import CommitOffsetsRequest
 from wire.produce import ProduceRequest
-from wire.queues import ReceiveRequest, SettleRequest
 from wire.session import MetadataRequest
 
 PlainHandler = Callable[[Any, memoryview], object]
@@ -62,6 +61,7 @@ class Dispatcher:
         self._slow: dict[int, SlowHandler] = {}
         self._clients: ClientHandlers | None = None
         self._slow_of_clients: dict[int, SlowHandler] = {}
+        self._parking_of_clients: dict[int, ParkingHandler] = {}
         self.waiting_for = "it has just started"
         """Why clients are not served yet, for people."""
         self.is_shutting_down = False
@@ -83,6 +83,9 @@ class Dispatcher:
     def serve_clients(self, handlers: ClientHandlers) -> None:
         """Serve clients from now on."""
         self._clients = handlers
+        self._parking_of_clients = {
+            int(served.key): handler for served, handler in handlers.queues.parking.items()
+        }
         self._slow_of_clients = {
             int(served.key): handler
             for slow in (handlers.slow, handlers.queues.slow)
@@ -119,10 +122,8 @@ class Dispatcher:
             clients.produce.handle(message, request.attachment, replier)
         elif isinstance(message, FetchRequest):
             clients.fetch.handle(message, replier)
-        elif isinstance(message, ReceiveRequest):
-            clients.queues.receive.handle(message, replier)
-        elif isinstance(message, SettleRequest):
-            clients.queues.settle.handle(message, replier)
+        elif request.api_key in self._parking_of_clients:
+            self._parking_of_clients[request.api_key](message, replier)
         elif isinstance(message, CommitOffsetsRequest):
             clients.commits.handle(message, replier)
         elif isinstance(message, MetadataRequest):

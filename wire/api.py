@@ -81,6 +81,7 @@ class ApiKey(IntEnum):
     DELETE_QUEUE = 43
     RECEIVE = 45
     SETTLE = 46
+    LOOK = 47
     COUNT_MESSAGES = 48
     PURGE = 49
     SEEK_QUEUE = 50
@@ -245,6 +246,7 @@ DELETE_QUEUE = Api(
 )
 RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply)
 SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
+LOOK = Api(ApiKey.LOOK, queues.LookRequest, queues.LookReply)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
 PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)

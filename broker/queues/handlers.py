@@ -10,9 +10,11 @@ from broker.flusher import Flusher
 from broker.handlers.offsets import OffsetsHandler
 from broker.partitions import Partitions
 from broker.queues.administration import QueueAdministration
+from broker.queues.looking import LookHandler
 from broker.queues.receiving import ReceiveHandler
 from broker.queues.serving import QueueServer
 from broker.queues.settling import SettleHandler
+from broker.replier import Replier
 from broker.slices import SliceReader
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
@@ -20,6 +22,7 @@ from wire import api
 from wire.api import Api
 from wire.env import Env
 
+ParkingHandler = Callable[[Any, Replier], None]
 SlowHandler = Callable[[Any], Awaitable[object]]
 
 
@@ -30,8 +33,8 @@ class QueueHandlers:
 
     server: QueueServer
     """Its `run` must run in a task."""
-    receive: ReceiveHandler
-    settle: SettleHandler
+    parking: Mapping[Api[Any, Any], ParkingHandler]
+    """APIs that are answered when there is something to say."""
     slow: Mapping[Api[Any, Any], SlowHandler]
     """All other APIs; each request runs in a task."""
 
@@ -54,10 +57,11 @@ class QueueSurroundings:
 
 def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
     """Return what serves the queues of a broker."""
-    metadata = surroundings.cluster.metadata
+    metadata, nursery = surroundings.cluster.metadata, surroundings.nursery
+    waiting, bytes_max = surroundings.waiting, surroundings.receive_bytes_max
     server = QueueServer(
         surroundings.env,
-        surroundings.nursery,
+        nursery,
         lambda: metadata.state.catalog,
         surroundings.partitions,
         surroundings.flusher,
@@ -66,8 +70,11 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
     administration = QueueAdministration(server, surroundings.offsets)
     return QueueHandlers(
         server,
-        ReceiveHandler(server, surroundings.waiting, bytes_max=surroundings.receive_bytes_max),
-        SettleHandler(server, surroundings.waiting, surroundings.nursery),
+        {
+            api.RECEIVE: ReceiveHandler(server, waiting, bytes_max=bytes_max).handle,
+            api.SETTLE: SettleHandler(server, waiting, nursery).handle,
+            api.LOOK: LookHandler(server, nursery, bytes_max=bytes_max).handle,
+        },
         {
             api.COUNT_MESSAGES: administration.count,
             api.PURGE: administration.purge,

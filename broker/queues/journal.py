@@ -5,6 +5,7 @@ is committed.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -15,7 +16,8 @@ from broker.slices import SliceReader
 from isr.leader import PartitionLeader
 from logstore.scan import walk_headers
 from logstore.slice import LogSlice
-from queue_layer.entries import Frame, decode, encode
+from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, decode, encode
+from queue_layer.snapshots import is_snapshot_due
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -50,10 +52,8 @@ class Journal:
         self._staged: list[bytes] = []
         self._on_appended: list[tuple[AckWaiter, int]] = []
         self._on_committed: list[tuple[AckWaiter, int]] = []
-        self._snapshot_from: int | None = None
-        """Where a snapshot begins that was appended and may not be committed yet."""
         self._bytes_since = 0
-        """Appended since the last snapshot began."""
+        """Since the last snapshot."""
         self._snapshot_bytes = 0
 
     @property
@@ -130,10 +130,15 @@ class Journal:
             columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
             for value in (columns.values or [])[max(offset - header.base_offset, 0) :]:
                 assert value is not None, "every record of a journal has a frame"
-                apply(decode(value))
+                frame = decode(value)
+                apply(frame)
                 has_frames = True
+                self._bytes_since += len(value)
+                if isinstance(frame.entries[0], SnapshotBegan):
+                    self._bytes_since = len(value)
+                elif isinstance(frame.entries[0], SnapshotEnded):
+                    self._snapshot_bytes, self._bytes_since = self._bytes_since, 0
             offset = header.next_offset
-            self._bytes_since += header.size
         if offset == first:
             raise LogOfflineError(f"the journal cannot be read at offset {offset}")
         return offset, has_frames
@@ -178,6 +183,38 @@ class Journal:
             else:
                 self.partition.wait_for_ack(Acks.ALL, end, waiter, index)
 
+    # -- snapshots ------------------------------------------------------------------------------
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether so much was written since the last one that it is time for another."""
+        return is_snapshot_due(bytes_since=self._bytes_since, snapshot_bytes=self._snapshot_bytes)
+
+    def append_snapshot(self, frames: list[Frame], *, now_ms: int) -> None:
+        """Append the whole state, and let the log begin with it when it is committed.
+
+        Raises:
+            BrokerError: It cannot be written.
+        """
+        log = self.partition.log
+        start = log.log_end_offset
+        values = [encode(frame) for frame in frames]
+        self._append(values, now_ms)
+        self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
+        self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, start)
+        self.partition.progressed()
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """See `broker.partition.AckWaiter`: the snapshot that begins at offset `index` is there."""
+        del level
+        with suppress(BrokerError):  # A log that is offline is read by nobody.
+            high_watermark = self.partition.high_watermark
+            self.partition.log.delete_records(index, high_watermark=high_watermark)
+            self._flusher.request(self.partition)
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partition.AckWaiter`: what was before the snapshot is kept."""
+
     def fail(self, error: BrokerError) -> None:
         """Tell those who wait for what is staged that it is in vain."""
         self._staged.clear()
@@ -210,4 +247,4 @@ class Journal:
         self.partition.log.append(
             batch, check_produced(batch), leader_epoch=leader.leader_epoch, now_ms=now_ms
         )
-        self._bytes_since += len(batch)
+        self._bytes_since += sum(map(len, values))

@@ -4,7 +4,8 @@ from typing import Final, final
 
 import trio
 
-from broker.queues.served import COMMIT_TIMEOUT_S, Nothing, ServedPartition, Taken
+from broker.queues.commit import COMMIT_TIMEOUT_S
+from broker.queues.served import Nothing, ServedPartition, Taken
 from broker.queues.serving import QueueServer
 from broker.replier import Replier
 from broker.waiting import Waiting

@@ -5,7 +5,7 @@ what was loaded. So the same code serves at once what is in memory, and in a tas
 """
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar, final
 
 import msgspec
@@ -23,7 +23,7 @@ from wire.errors import (
     LeaderNotAvailableError,
     WireFormatError,
 )
-from wire.queues import DELIVER_AT_HEADER, PRIORITY_HEADER, ReceivedRun, Run
+from wire.queues import DELIVER_AT_HEADER, PRIORITY_HEADER, ReceivedRun, Run, SeenRun
 from wire.record_batch import BatchHeader, Columns, decode_columns
 
 Result = TypeVar("Result")
@@ -61,6 +61,8 @@ class Gathered(msgspec.Struct):
     """Bytes of all batches."""
     damage: CorruptRecordError | None = None
     """Why some were left out."""
+    stopped_at: int | None = None
+    """The first message for which there was no room."""
 
 
 @final
@@ -89,13 +91,15 @@ class SourceRecords:
             )
         return partition
 
-    def feed(self, core: QueuePartition, *, decodes_all: bool, is_enough: int) -> Reading[None]:
-        """Tell the queue of records until it knows all that are committed, or enough to offer.
+    def feed(
+        self, core: QueuePartition, *, decodes_all: bool, is_enough: Callable[[], bool]
+    ) -> Reading[None]:
+        """Tell the queue of records until it knows all that are committed, or enough.
 
         Args:
             core: The queue; it may change while something is loaded.
             decodes_all: Whether it needs the keys of all records.
-            is_enough: Stop when so many messages are visible.
+            is_enough: Returns whether to stop before the end.
 
         Raises:
             LogOfflineError: The disk failed.
@@ -103,7 +107,7 @@ class SourceRecords:
         """
         steps = 0
         while core.records_from < self.partition().high_watermark:
-            if core.is_ready and core.counts()[0] >= is_enough:
+            if is_enough():
                 return
             steps += 1
             if steps % _STEPS_AT_ONCE == 0:
@@ -158,7 +162,9 @@ class SourceRecords:
         if plain_from < at:
             core.records_came(plain_from, at)
 
-    def gather(self, offers: Iterable[ReceivedRun], *, bytes_max: int) -> Reading[Gathered]:
+    def gather(
+        self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int
+    ) -> Reading[Gathered]:
         """Find the batches of messages, in their order, until there are enough bytes.
 
         At least one batch is found if there is one that can be read. What is damaged is left out.
@@ -201,6 +207,7 @@ class SourceRecords:
                     break
             _take(gathered, taken_from, at)
             if at < end:
+                gathered.stopped_at = at
                 break
         gathered.batches = [found[base] for base in sorted(found)]
         return gathered

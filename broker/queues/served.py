@@ -4,7 +4,6 @@ Shell: owns the task that loads it, and one that reads from the disk when messag
 memory. All else is plain calls: nothing comes between a decision and its effect.
 """
 
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeVar, final
 
@@ -13,11 +12,14 @@ import trio
 from broker.flusher import Flusher
 from broker.partition import Partition
 from broker.partitions import Partitions
+from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
 from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
-from broker.queues.records import Batch, Gathered, Reading, SourceRecords
+from broker.queues.reading import RecordReading
+from broker.queues.records import Gathered, Reading, SourceRecords
 from broker.slices import SliceReader
 from logstore.slice import LogSlice
+from queue_layer.orders import order_for
 from queue_layer.outcome import Outcome
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
@@ -25,24 +27,19 @@ from queue_layer.receiving import ReceiveCommand, ReceivePlan
 from wire.env import Env
 from wire.errors import (
     BrokerError,
-    CorruptRecordError,
     LeaderNotAvailableError,
-    LogOfflineError,
     RequestTimedOutError,
     UnexpectedServerError,
     WireFormatError,
 )
 from wire.outbox import FileRegion
-from wire.produce import AckLevel
 from wire.queues import PartitionReceived
 
 Result = TypeVar("Result")
 Reply = TypeVar("Reply")
 
-COMMIT_TIMEOUT_S: Final = 30.0
-"""How long anybody waits for a decision to be committed."""
-_COPIED_BYTES_MAX: Final = 256 << 10
-"""Of one partition, while its receive waits to be committed."""
+_MORE_RECORDS: Final = 20_000
+"""Are looked at when there was nothing to hand out among those that are known."""
 
 
 class Taken(NamedTuple):
@@ -78,37 +75,6 @@ class MessageWaiter(Protocol):
     def failed_at(self, served: "ServedPartition", error: BrokerError) -> None:
         """There will be none here."""
         ...
-
-
-@final
-class Commit:
-    """Somebody who waits for a decision to be committed; see `broker.partition.AckWaiter`."""
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self._is_known = trio.Event()
-        self._error: BrokerError | None = None
-
-    def acknowledged(self, index: int, level: AckLevel) -> None:
-        """It is."""
-        del index, level
-        self._is_known.set()
-
-    def failed(self, index: int, error: BrokerError) -> None:
-        """Nobody knows."""
-        del index
-        self._error = error
-        self._is_known.set()
-
-    async def wait(self) -> None:
-        """Wait until it is known.
-
-        Raises:
-            BrokerError: Why nobody knows.
-        """
-        await self._is_known.wait()
-        if self._error is not None:
-            raise self._error
 
 
 class QueueSurroundings(Protocol):
@@ -170,12 +136,14 @@ class ServedPartition:
         receipts = Receipts(
             queue_id=facts.queue_id, partition=journal.number, key=facts.receipt_key
         )
-        self.core = QueuePartition(facts.config(journal.number), receipts)
+        config = facts.config(journal.number)
+        self.core = QueuePartition(config, receipts, order_for(config))
         self.records = SourceRecords(
             surroundings.partitions, surroundings.reader, facts.source_id, journal.number
         )
+        self.reading = RecordReading(self.records, surroundings.reader)
         self._surroundings = surroundings
-        self._reading = False
+        self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
         self._has_loaded = trio.Event()
@@ -227,13 +195,7 @@ class ServedPartition:
         """
         await self.wait_loaded()
         self.require()
-        work = self.records.feed(self.core, decodes_all=self._decodes_all, is_enough=1 << 62)
-        try:
-            cold = next(work)
-        except StopIteration:
-            pass
-        else:
-            await self._drive(work, cold)
+        await self.reading.drive(self.reading.feed(self.core, lambda: False))
         if not self.core.is_ready:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
@@ -277,7 +239,7 @@ class ServedPartition:
     @property
     def is_idle(self) -> bool:
         """Whether nobody would miss what is known here: the journal has it."""
-        return self.is_loaded and not (self.waiters or self._reading or self.journal.has_staged)
+        return self.is_loaded and not (self.waiters or self._is_reading or self.journal.has_staged)
 
     def unload(self) -> None:
         """Forget what is known here, of which nobody makes use."""
@@ -313,9 +275,20 @@ class ServedPartition:
         self.journal.require()
         facts = self._surroundings.facts(self.facts.queue_id)
         if facts != self.facts:
-            self.facts = facts
-            self.core.configure(facts.config(self.number))
+            self._configure(facts)
         self._trim()
+
+    def _configure(self, facts: QueueFacts) -> None:
+        """Let other settings be in force from now on."""
+        before, config = self.core.config, facts.config(self.number)
+        if (before.lanes, before.has_fairness) != (config.lanes, config.has_fairness):
+            # The order of delivery is another one, and made from the journal.
+            self.drop(LeaderNotAvailableError("the queue has other settings; ask again"))
+            assert self.error is not None
+            raise self.error
+        self.facts = facts
+        self.core.configure(config)
+        self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
         """Carry out a decision: it is appended soon, and nobody is answered before."""
@@ -342,8 +315,11 @@ class ServedPartition:
     def flush(self) -> None:
         """Append what was decided."""
         if self.error is None and self.journal.has_staged:
+            now_ms = self.now_ms()
             try:
-                self.journal.flush(now_ms=self.now_ms())
+                self.journal.flush(now_ms=now_ms)
+                if self.is_loaded and self.journal.is_snapshot_due:
+                    self.journal.append_snapshot(self.core.snapshot(now_ms=now_ms), now_ms=now_ms)
             except BrokerError as error:
                 self.drop(error)
 
@@ -371,7 +347,7 @@ class ServedPartition:
         """
         if self.error is not None:
             raise self.error
-        if not self.is_loaded or self._reading:
+        if not self.is_loaded or self._is_reading:
             return Nothing.NOT_KNOWN_YET
         self.require()
         taking = self._taking(waiter, command, bytes_max)
@@ -380,27 +356,35 @@ class ServedPartition:
         except StopIteration as stop:
             result: Taken | Nothing = stop.value
             return result
-        self._reading = True
+        self._is_reading = True
         self._surroundings.nursery.start_soon(self._take_cold, waiter, taking, cold)
         return Nothing.NOT_KNOWN_YET
 
     def _taking(
         self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
     ) -> Reading[Taken | Nothing]:
+        def is_enough() -> bool:
+            return self._can_offer and self.core.counts()[0] >= 2 * command.max_messages
+
+        def is_much_more() -> bool:
+            return self.core.records_from >= more_until
+
         while True:
-            yield from self.records.feed(
-                self.core, decodes_all=self._decodes_all, is_enough=self._enough(command)
-            )
+            yield from self.reading.feed(self.core, is_enough)
             if not waiter.is_waiting():
                 return Nothing.THERE_IS_NONE
             now_ms = self.now_ms()
             self.core.advance(now_ms)
-            if not self.core.is_ready:
+            if not self._can_offer:
                 self._await_news()
                 return Nothing.NOT_KNOWN_YET
             plan = self.core.plan(command, now_ms=now_ms) if self.core.counts()[0] else None
             offers = [] if plan is None else list(plan)
             if plan is None or not (offers or plan.exhausted):
+                if self.core.records_from < self.records.partition().high_watermark:
+                    more_until = self.core.records_from + _MORE_RECORDS
+                    yield from self.reading.feed(self.core, is_much_more)
+                    continue
                 self._await_news()
                 return Nothing.THERE_IS_NONE
             limit = bytes_max if plan.attempt is None else 1 << 62
@@ -417,7 +401,7 @@ class ServedPartition:
         damage = gathered.damage
         if damage is not None and not gathered.taken:
             raise self.records.partition().passing(damage)
-        pieces = self._pieces(gathered.batches)
+        pieces = self.reading.pieces(gathered.batches)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=self.now_ms()))
         if not received.runs:
             return None
@@ -433,63 +417,24 @@ class ServedPartition:
         cold: LogSlice | None,
     ) -> None:
         try:
-            result = await self._drive(taking, cold)
+            result = await self.reading.go_on(taking, cold)
         except BrokerError as error:
-            self._reading = False
+            self._is_reading = False
             waiter.failed_at(self, self.journal.partition.passing(error))
         else:
-            self._reading = False
+            self._is_reading = False
             if isinstance(result, Taken):
                 waiter.took(self, result)
             elif waiter.is_waiting():
                 waiter.attempt()
         finally:
-            self._reading = False
+            self._is_reading = False
             self.touch()
 
-    async def _drive(self, work: Reading[Result], cold: LogSlice | None) -> Result:
-        """Carry out work, loading the slices that it asks for, beginning with this one.
-
-        Raises:
-            BrokerError: Of the work, or it is not served here any more.
-        """
-        try:
-            while True:
-                if cold is None:
-                    await trio.lowlevel.checkpoint()
-                    cold = work.send(None)
-                    continue
-                try:
-                    reader = self._surroundings.reader
-                    loaded = await reader.load(self.records.partition(), cold)
-                except (CorruptRecordError, LogOfflineError) as error:
-                    cold = work.throw(error)
-                else:
-                    cold = work.send(loaded)
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
-
     @property
-    def _decodes_all(self) -> bool:
-        config = self.core.config
-        return config.is_fifo or config.has_fairness
-
-    def _enough(self, command: ReceiveCommand) -> int:
-        """Return how many visible messages are enough to choose from."""
-        is_choosy = bool(self.core.config.lanes) or self._decodes_all
-        return 1 << 62 if is_choosy else 2 * command.max_messages
-
-    def _pieces(self, batches: list[Batch]) -> list[bytes | FileRegion]:
-        partition = self.records.partition()
-        pieces: list[bytes | FileRegion] = []
-        room = _COPIED_BYTES_MAX
-        for part in _joined(batches):
-            piece = self._surroundings.reader.piece(partition, part, room)
-            if isinstance(piece, bytes):
-                room -= len(piece)
-            pieces.append(piece)
-        return pieces
+    def _can_offer(self) -> bool:
+        """Whether it knows enough records to hand out some."""
+        return self.core.is_ready or self.core.config.is_fifo
 
     def _await_news(self) -> None:
         """Hear of more records, and of leases and delays that end."""
@@ -503,29 +448,6 @@ class ServedPartition:
         self._watched = partition
         if partition is not None:
             partition.wait_for_data(self)
-
-
-def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
-    """Yield slices of batches that lie one behind the other."""
-    at = 0
-    while at < len(batches):
-        first = batches[at]
-        end = first.position + first.size
-        at += 1
-        while at < len(batches):
-            after = batches[at]
-            if after.file is not first.file or after.position != end:
-                break
-            end += after.size
-            at += 1
-        yield LogSlice(
-            first.file,
-            first.position,
-            end - first.position,
-            offset=first.base_offset,
-            end_offset=batches[at - 1].next_offset,
-            is_trusted=True,
-        )
 
 
 def _with_bytes(received: PartitionReceived, size: int) -> PartitionReceived:

@@ -4,7 +4,8 @@ from typing import final
 
 import trio
 
-from broker.queues.served import COMMIT_TIMEOUT_S, ServedPartition
+from broker.queues.commit import COMMIT_TIMEOUT_S
+from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
 from broker.replier import Replier
 from broker.waiting import Waiting

@@ -6,6 +6,9 @@ from wire.errors import ErrorDetail
 from wire.queues import (
     CountMessagesReply,
     CountMessagesRequest,
+    LookReply,
+    LookRequest,
+    MessageState,
     PartitionReceived,
     PurgeRequest,
     QueueCounts,
@@ -16,6 +19,7 @@ from wire.queues import (
     ReceiveRequest,
     Refused,
     SeekRequest,
+    SeenRun,
     SettleAction,
     Settled,
     Settlement,
@@ -77,6 +81,31 @@ SETTLE = (
             Settled(refused=[Refused(runs=[(1005, 1)], error=EXPIRED)]),
             Settled(error=NOT_LEADER),
         ]
+    ),
+)
+LOOK = (
+    LookRequest(
+        queue_id=TOPIC_ID,
+        partition=3,
+        states=[MessageState.LEASED, MessageState.DEAD],
+        from_offset=900,
+        max_messages=100,
+        bytes_max=1 << 16,
+    ),
+    LookReply(
+        runs=[
+            SeenRun(
+                first_offset=1000,
+                count=7,
+                state=MessageState.LEASED,
+                receive_count=2,
+                visible_at_ms=1_700_000_060_000,
+                holder="worker 7",
+                reason="the shop was closed",
+            )
+        ],
+        next_offset=1007,
+        now_ms=1_700_000_000_000,
     ),
 )
 COUNT = (

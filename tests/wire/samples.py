@@ -391,6 +391,7 @@ EXCHANGES = [
     _exchange(api.DELETE_QUEUE, *queue_samples.DELETE),
     _exchange(api.RECEIVE, *message_samples.RECEIVE),
     _exchange(api.SETTLE, *message_samples.SETTLE),
+    _exchange(api.LOOK, *message_samples.LOOK),
     _exchange(api.COUNT_MESSAGES, *message_samples.COUNT),
     _exchange(api.PURGE, *message_samples.PURGE),
     _exchange(api.SEEK_QUEUE, *message_samples.SEEK),

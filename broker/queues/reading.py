@@ -1,0 +1,117 @@
+"""Reading the records under a partition of a queue, in a task where that takes time."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar, final
+
+import trio
+
+from broker.queues.records import Batch, Gathered, Reading, SourceRecords
+from broker.slices import SliceReader
+from logstore.slice import LogSlice
+from queue_layer.queue_partition import QueuePartition
+from wire.errors import CorruptRecordError, LogOfflineError
+from wire.outbox import FileRegion
+from wire.queues import SeenRun
+
+Result = TypeVar("Result")
+
+_COPIED_BYTES_MAX: Final = 256 << 10
+"""Of one partition, while its receive waits to be committed."""
+
+
+@final
+class RecordReading:
+    """Carries out what `SourceRecords` has to read."""
+
+    def __init__(self, records: SourceRecords, reader: SliceReader) -> None:
+        """Load what is not in memory with `reader`."""
+        self._records = records
+        self._reader = reader
+
+    def feed(self, core: QueuePartition, is_enough: Callable[[], bool]) -> Reading[None]:
+        """Tell a queue of records; see `SourceRecords.feed`."""
+        config = core.config
+        needs_all = bool(config.lanes) or config.has_fairness
+        return self._records.feed(
+            core,
+            decodes_all=config.is_fifo or config.has_fairness,
+            is_enough=(lambda: False) if needs_all else is_enough,
+        )
+
+    async def read(self, runs: list[SeenRun], *, bytes_max: int) -> Gathered:
+        """Find the batches of messages; see `SourceRecords.gather`."""
+        return await self.drive(self._records.gather(runs, bytes_max=bytes_max))
+
+    async def drive(self, work: Reading[Result]) -> Result:
+        """Carry out work, loading the slices that it asks for.
+
+        Raises:
+            BrokerError: Of the work, or it is not served here any more.
+        """
+        try:
+            cold = next(work)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        return await self.go_on(work, cold)
+
+    async def go_on(self, work: Reading[Result], cold: LogSlice | None) -> Result:
+        """Carry out work, loading the slices that it asks for, beginning with this one.
+
+        Raises:
+            BrokerError: Of the work, or it is not served here any more.
+        """
+        try:
+            while True:
+                if cold is None:
+                    await trio.lowlevel.checkpoint()
+                    cold = work.send(None)
+                    continue
+                try:
+                    loaded = await self._reader.load(self._records.partition(), cold)
+                except (CorruptRecordError, LogOfflineError) as error:
+                    cold = work.throw(error)
+                else:
+                    cold = work.send(loaded)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+    def pieces(self, batches: list[Batch]) -> list[bytes | FileRegion]:
+        """Return what is sent of batches that were found.
+
+        Raises:
+            LogOfflineError: They cannot be read.
+        """
+        partition = self._records.partition()
+        pieces: list[bytes | FileRegion] = []
+        room = _COPIED_BYTES_MAX
+        for part in _joined(batches):
+            piece = self._reader.piece(partition, part, room)
+            if isinstance(piece, bytes):
+                room -= len(piece)
+            pieces.append(piece)
+        return pieces
+
+
+def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
+    """Yield slices of batches that lie one behind the other."""
+    at = 0
+    while at < len(batches):
+        first = batches[at]
+        end = first.position + first.size
+        at += 1
+        while at < len(batches):
+            after = batches[at]
+            if after.file is not first.file or after.position != end:
+                break
+            end += after.size
+            at += 1
+        yield LogSlice(
+            first.file,
+            first.position,
+            end - first.position,
+            offset=first.base_offset,
+            end_offset=batches[at - 1].next_offset,
+            is_trusted=True,
+        )
