@@ -38,7 +38,7 @@ from broker.log_extents import LogExtents
 from broker.maintenance import Maintenance
 from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
-from broker.queues.handlers import QueueSurroundings, queue_handlers
+from broker.queues.handlers import QueueHandlers, QueueSurroundings, queue_handlers
 from broker.replication.roles import Roles
 from broker.replication.surroundings import Surroundings
 from broker.scrubber import Scrubber, ScrubProgress
@@ -353,19 +353,7 @@ class Broker:
         waiting, bytes_max = self._waiting, config.fetch_bytes_max
         fetch = FetchHandler(env, partitions, waiting, self._nursery, fetch_bytes_max=bytes_max)
         offsets = OffsetsHandler(env, partitions)
-        queues = queue_handlers(
-            QueueSurroundings(
-                env,
-                self._nursery,
-                cluster,
-                partitions,
-                self._flusher,
-                waiting,
-                offsets,
-                bytes_max,
-            )
-        )
-        self._nursery.start_soon(queues.server.run)
+        queues = self._queue_handlers(cluster, partitions, offsets)
         extents = LogExtents(
             cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, self._nursery
         )
@@ -408,6 +396,24 @@ class Broker:
                 },
             )
         )
+
+    def _queue_handlers(
+        self, cluster: ClusterNode, partitions: Partitions, offsets: OffsetsHandler
+    ) -> QueueHandlers:
+        queues = queue_handlers(
+            QueueSurroundings(
+                self._env,
+                self._nursery,
+                cluster,
+                partitions,
+                self._flusher,
+                self._waiting,
+                offsets,
+                self._config.fetch_bytes_max,
+            )
+        )
+        self._nursery.start_soon(queues.server.run)
+        return queues
 
     def _warn_of_large_batches(self, cluster: ClusterNode) -> None:
         """Say which topics allow batches that this broker cannot receive (any more)."""

@@ -102,6 +102,8 @@ class PendingReceive:
             try:
                 taken = served.take(self, self._command(left), room)
             except BrokerError as error:
+                if not self._is_waiting:
+                    return  # It was told by whoever is not served any more.
                 self._results.append(PartitionReceived(served.number, error=error.to_wire()))
                 continue
             if taken is Nothing.NOT_KNOWN_YET:

@@ -85,7 +85,8 @@ def test_the_msgpack_package_reads_our_messages(exchange: Exchange) -> None:
         (exchange.request, request_header(exchange)),
         (exchange.reply, reply_header(exchange)),
     ):
-        assert fields(header) == msgspec.to_builtins(message, builtin_types=(bytes,))
+        builtins = msgspec.to_builtins(message, builtin_types=(bytes,))
+        assert fields(header) == fields(msgpack.packb(builtins))  # Tuples are arrays as well.
 
 
 @each_exchange

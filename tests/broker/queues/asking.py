@@ -14,6 +14,9 @@ from wire import api
 from wire.errors import from_wire
 from wire.queues import (
     CountMessagesRequest,
+    LookReply,
+    LookRequest,
+    MessageState,
     PartitionReceived,
     PurgeRequest,
     QueueCounts,
@@ -99,7 +102,7 @@ def submit_receive(
     **more: Any,  # noqa: ANN401 (fields of various types)
 ) -> PendingMessages:
     """Ask for messages; `more` are fields of the request."""
-    how = {"bytes_max": 1 << 20, "holder": "a test", **more}
+    how: dict[str, Any] = {"bytes_max": 1 << 20, "holder": "a test", **more}
     request = ReceiveRequest(
         queue_id, list(partitions), max_messages, max_wait_ms=max_wait_ms, **how
     )
@@ -212,3 +215,11 @@ async def seek(client: RpcConnection, queue_id: bytes, offset: int, partition: i
     reply = await submit(client, api.SEEK_QUEUE, SeekRequest(queue_id, partition, offset)).reply()
     raise_if(reply.results[0].error)
     return reply.results[0].count
+
+
+async def look(
+    client: RpcConnection, queue_id: bytes, *states: MessageState, bytes_max: int = 0
+) -> LookReply:
+    """Look at the messages of partition 0."""
+    request = LookRequest(queue_id, 0, list(map(int, states)), 0, 1000, bytes_max)
+    return await submit(client, api.LOOK, request).reply()

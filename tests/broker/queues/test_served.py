@@ -1,0 +1,79 @@
+"""Tests of a partition of a queue, from when it is loaded."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, delete_records, produce, submit
+from tests.broker.queues.asking import (
+    create_queue,
+    receive,
+    settle,
+    states,
+    topic_of,
+)
+from tests.broker.world import World
+from wire import api
+from wire.errors import LeaderNotAvailableError
+from wire.queue_admin import AlterQueueRequest
+
+TIMEOUT_S = 30
+
+
+async def test_a_new_process_goes_on_where_the_old_one_was(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d"))
+        first = await receive(client, queue, 2)
+        await settle(client, queue, first[:1])
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, queue) == (2, 1, 0, 0)
+        assert [each.value for each in await receive(client, queue)] == [b"c", b"d"]
+        await settle(client, queue, first[1:])
+        assert await states(client, queue) == (0, 2, 0, 0)
+
+
+async def test_settings_are_in_force_at_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await receive(client, queue, visibility_timeout_ms=0)
+        request = AlterQueueRequest("orders", {"visibility_timeout_ms": "5s"}, [])
+        await submit(client, api.ALTER_QUEUE, request).reply()
+        await receive(client, queue)
+
+        await world.pass_time(5.1)
+
+        assert [each.receive_count for each in await receive(client, queue)] == [3]
+
+
+async def test_another_order_of_delivery_is_made_from_the_journal(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await receive(client, queue, 1)
+        request = AlterQueueRequest("orders", {"lanes": "2,1"}, [])
+        await submit(client, api.ALTER_QUEUE, request).reply()
+        with pytest.raises(LeaderNotAvailableError, match="other settings"):
+            await receive(client, queue)
+
+        assert [each.value for each in await receive(client, queue)] == [b"b"]
+
+
+async def test_what_the_log_lost_is_gone(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await receive(client, queue, 1)
+
+        await delete_records(client, topic_of(broker), 2)
+
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+        assert await states(client, queue) == (0, 1, 0, 0)

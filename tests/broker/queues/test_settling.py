@@ -1,0 +1,69 @@
+"""Tests of settling messages."""
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, produce
+from tests.broker.queues.asking import (
+    count,
+    create_queue,
+    receive,
+    received,
+    settle,
+    states,
+    submit_receive,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from wire.queues import SettleAction
+
+TIMEOUT_S = 30
+
+
+async def test_what_was_deleted_is_gone_and_stays_in_the_log(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        other = await create_queue(broker, "billing")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        messages = await receive(client, queue)
+
+        await settle(client, queue, messages)
+
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert (await count(client, queue)).oldest_offset == 2
+        assert [message.value for message in await receive(client, other)] == [b"a", b"b"]
+
+
+async def test_a_release_wakes_a_receive_that_waits(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        messages = await receive(client, queue)
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await settle(client, queue, messages, SettleAction.RELEASE)
+
+        assert [message.receive_count for message in await received(pending)] == [2]
+
+
+async def test_a_message_that_was_released_with_a_delay_comes_back_after_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        messages = await receive(client, queue)
+        await settle(client, queue, messages, SettleAction.RELEASE, delay_ms=7000)
+        assert await states(client, queue) == (0, 0, 1, 0)
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await world.pass_time(6.9)
+        assert not pending.is_answered
+        await world.pass_time(0.2)
+
+        assert [message.value for message in await received(pending)] == [b"a"]
