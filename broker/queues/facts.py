@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from coordinator import queue_config as settings
+from coordinator import retry_backoff
 from coordinator.catalog import Catalog, Topic
 from queue_layer.config import (
     NO_BACKOFF,
@@ -63,10 +64,10 @@ class QueueFacts:
             retry_backoff=_backoff(config.retry_backoff),
             receive_durability=ReceiveDurability.LAZY if is_lazy else ReceiveDurability.STRICT,
             is_fifo=spec.is_fifo,
-            has_fencing=config.is_fencing,
+            has_fencing=config.has_fencing,
             leased_max=config.leased_max,
             lanes=config.lanes,
-            has_fairness=config.fairness,
+            has_fairness=config.has_fairness,
         )
 
     def _target(self, number: int) -> Target | None:
@@ -96,8 +97,8 @@ def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
     )
 
 
-def _backoff(backoff: settings.RetryBackoff) -> RetryBackoff:
-    if isinstance(backoff, settings.ExponentialBackoff):
+def _backoff(backoff: retry_backoff.RetryBackoff) -> RetryBackoff:
+    if isinstance(backoff, retry_backoff.ExponentialBackoff):
         return ExponentialBackoff(
             base_ms=backoff.first_ms,
             factor=backoff.factor,
