@@ -142,6 +142,39 @@ def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> No
     assert not_overtaken([before, now]) == [now]
 
 
+def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_there() -> None:
+    """It may open what is on its disk before it hears that others have it now."""
+
+    async def main(world: World) -> None:
+        notes = Notes()
+        minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
+        replicas = Replicas(minutes)
+        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(120):
+            brokers = ThreeBrokers(world)
+            brokers.start()
+            await brokers.serve()
+
+            async def work(client: Client) -> None:
+                await make_topic(client)
+                await produce(client, 5)
+                await brokers.all_in_sync()
+                gone = brokers.followers()[0]
+                (key,) = replicas._replicas
+                replica = replicas._replicas[key][gone]
+                brokers.kill(gone)
+                await brokers.reassign([node for node in NODES if node != gone])
+                await until(lambda: gone not in minutes.image.state.partitions(key[0])[0].replicas)
+
+                replicas.opened(gone, replica)
+
+                assert notes.opened_by[-1] == gone
+                assert gone not in replicas._replicas[key]
+
+            await brokers.with_client(work)
+
+    Simulation(3).run(main)
+
+
 def test_nobody_watches_afterwards() -> None:
     owners = (Partition, Fetcher, InSyncKeeper)
     before = [dict(owner.__dict__) for owner in owners]
