@@ -35,6 +35,11 @@ class LeaderEpochs:
         found = bisect_left(self._entries, offset, key=lambda entry: entry[1]) - 1
         return self._entries[found][0] if found >= 0 else 0
 
+    def wrote(self, epoch: int, offset: int) -> bool:
+        """Return whether the record at `offset` is one of `epoch`; true when nothing is known."""
+        found = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
+        return found < 0 or self._entries[found][0] == epoch
+
     def may_assign(self, epoch: int) -> bool:
         """Return whether no later epoch has written."""
         return not self._entries or epoch >= self._entries[-1][0]

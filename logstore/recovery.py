@@ -136,6 +136,7 @@ class _Recovery:
             self._files,
             segments=self._segments,
             damage=self._damage,
+            leader_epochs=self._epochs,
         )
         return LogState(
             segments,
@@ -254,7 +255,10 @@ class _Recovery:
             end=end,
             predecessor=self._predecessor(segment.end_offset),
             evidence=Evidence(
-                durable_position, later[0] if later else None, lambda: self._was_durable(later)
+                durable_position,
+                later[0] if later else None,
+                lambda: self._was_durable(later),
+                self._is_as_known,
             ),
         )
         for position, header in scan.batches():
@@ -317,6 +321,15 @@ class _Recovery:
             self._epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id and not header.is_control:
             self._producers.appended(header, header.base_offset, now_ms=self._now_ms)
+
+    def _is_as_known(self, header: BatchHeader) -> bool:
+        """Return whether a batch is of the epoch that wrote there, as far as the checkpoint says.
+
+        A disk that kept an earlier state of a file may hold what was truncated since.
+        """
+        if header.base_offset >= self._known.recovery_offset:
+            return True
+        return self._epochs.wrote(header.leader_epoch, header.base_offset)
 
     def _was_durable(self, later: list[int]) -> bool:
         """Return whether all before the segments `later` was once durable, as far as they tell.

@@ -309,6 +309,7 @@ class Refill:
             start=start,
             end=(end_offset, segment.end_position),
             damage=self._segments.damage,
+            leader_epochs=self._leader_epochs,
         )
 
     def _overwrite(self, overwrite: _Overwrite) -> None:

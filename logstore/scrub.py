@@ -17,6 +17,7 @@ from logstore.checkpoint import (
 from logstore.config import KiB
 from logstore.disk import Disk
 from logstore.index import SegmentIndex
+from logstore.leader_epoch import LeaderEpochs
 from logstore.segment import Segment
 from logstore.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentHeader
 from logstore.survey import Hole, survey
@@ -30,9 +31,17 @@ class SegmentScrub:
     """A walk through what is durable of one segment, in steps that touch nothing but files."""
 
     def __init__(
-        self, segment: Segment, header: SegmentHeader, disk: Disk, *, end: tuple[int, int]
+        self,
+        segment: Segment,
+        header: SegmentHeader,
+        disk: Disk,
+        *,
+        end: tuple[int, int],
+        leader_epochs: LeaderEpochs,
     ) -> None:
         """Walk to `end`, an offset and its position; behind the end of a sealed one is its footer.
+
+        `leader_epochs` are those of the log as it is now.
 
         Raises:
             OSError: The file cannot be opened.
@@ -43,6 +52,7 @@ class SegmentScrub:
         # Not by way of the cache of open files: others need what is in there.
         self._file = disk.open(segment.path)
         self._end = end
+        self._leader_epochs = leader_epochs
         is_whole = segment.is_sealed and end == (segment.end_offset, segment.end_position)
         self._footer = segment.footer() if is_whole else None
         self._walk = self._steps()
@@ -107,7 +117,10 @@ class SegmentScrub:
         if file.read_at(0, SEGMENT_HEADER_SIZE) != self._header.to_bytes():
             self.spoiled.append("header")
         for found in survey(
-            file, start=(self._segment.base_offset, SEGMENT_HEADER_SIZE), end=self._end
+            file,
+            start=(self._segment.base_offset, SEGMENT_HEADER_SIZE),
+            end=self._end,
+            leader_epochs=self._leader_epochs,
         ):
             if isinstance(found, Hole):
                 self.holes.append(found)

@@ -23,6 +23,8 @@ class Evidence:
     was_followed: Callable[[], bool]
     """Whether later segments prove that all of this one was on disk once. Costly, so it is asked
     only when something is bad."""
+    is_as_known: Callable[[BatchHeader], bool] = lambda _: True
+    """Whether a batch is of the leader epoch that is known to have written there."""
 
 
 @final
@@ -58,7 +60,7 @@ class SegmentScan:
         position = self.end_position
         while position < self._end:
             header = self._window.valid_header(position)
-            if header is None or not self._last.may_precede(header):
+            if header is None or not self._may_come(header):
                 behind = self._pass_over(position)
                 if behind is None:
                     return
@@ -87,9 +89,12 @@ class SegmentScan:
 
     def _may_follow(self, header: BatchHeader) -> bool:
         next_base_offset = self._evidence.next_base_offset
-        return self._last.may_precede(header) and (
+        return self._may_come(header) and (
             next_base_offset is None or header.next_offset <= next_base_offset
         )
+
+    def _may_come(self, header: BatchHeader) -> bool:
+        return self._last.may_precede(header) and self._evidence.is_as_known(header)
 
     def _was_durable(self, position: int, behind: tuple[int, BatchHeader] | None) -> bool:
         """Return whether the bytes at `position` were on disk once.

@@ -39,8 +39,12 @@ class Segments:
         *,
         segments: list[Segment],
         damage: DamagedRanges,
+        leader_epochs: LeaderEpochs,
     ) -> None:
-        """Take over the segments in `directory`; there is at least one."""
+        """Take over the segments in `directory`; there is at least one.
+
+        `leader_epochs` are those of the log, also later.
+        """
         assert segments, "a log has an active segment"
         self._header = header
         self._directory = directory
@@ -48,6 +52,7 @@ class Segments:
         self._segments = segments
         self.damage = damage
         """Records that are known to be damaged or lost."""
+        self._leader_epochs = leader_epochs
 
     @property
     def active(self) -> Segment:
@@ -189,7 +194,7 @@ class Segments:
         )
         part.start_offset = start_offset
         part.has_more = end_offset < high_watermark
-        return part
+        return self._to_check(part)
 
     def _nothing_whole(
         self, segment: Segment, offset: int, place: tuple[int, int], high_watermark: int
@@ -217,6 +222,12 @@ class Segments:
             is_trusted=False,
         )
         part.start_offset = start_offset
+        return self._to_check(part)
+
+    def _to_check(self, part: LogSlice) -> LogSlice:
+        """Have a piece be checked for who wrote it, if it is checked; by a thread, maybe."""
+        if not part.is_trusted:
+            part.leader_epochs = LeaderEpochs(self._leader_epochs.entries)
         return part
 
     def find_time(
@@ -236,7 +247,7 @@ class Segments:
                 if header.next_offset <= log_start_offset:
                     continue
                 if header.max_timestamp_ms >= timestamp_ms:
-                    return LogSlice(
+                    part = LogSlice(
                         segment.file(),
                         position,
                         header.size,
@@ -244,6 +255,7 @@ class Segments:
                         end_offset=header.next_offset,
                         is_trusted=False,
                     )
+                    return self._to_check(part)
         return None
 
     def begin_scrub(self, from_offset: int, durable: LogPosition) -> SegmentScrub | None:
@@ -259,7 +271,10 @@ class Segments:
                 if base_offset == durable.segment_base_offset:
                     end = (durable.offset, durable.position)
                 header = self.header_at(base_offset)
-                return SegmentScrub(segment, header, self._files.disk, end=end)
+                epochs = LeaderEpochs(self._leader_epochs.entries)
+                return SegmentScrub(
+                    segment, header, self._files.disk, end=end, leader_epochs=epochs
+                )
         return None
 
     def facts(self, *, now_ms: int) -> list[SegmentFacts]:

@@ -8,8 +8,10 @@ again, end to end, so what goes bad in between is noticed by them.
 from typing import final
 
 from logstore.disk import File
+from logstore.leader_epoch import LeaderEpochs
 from logstore.scan import FileWindow, Predecessor, walk_headers
 from wire.errors import CorruptRecordError, OffsetOutOfRangeError
+from wire.record_batch import BatchHeader
 
 
 @final
@@ -22,6 +24,7 @@ class LogSlice:
         "file",
         "has_more",
         "is_unsynced",
+        "leader_epochs",
         "length",
         "offset",
         "position",
@@ -49,8 +52,16 @@ class LogSlice:
         """No batch of it begins below: what looks like one lies where it does not belong."""
         self.is_unsynced = False
         """Whether all of it was written and is not synced yet: the page cache keeps it."""
+        self.leader_epochs: LeaderEpochs | None = None
+        """Who wrote what, if known: a batch of another epoch is what was here before. It must not
+        change while the slice is loaded."""
         self.has_more = False
         """Whether there was more to read: beyond a limit, in the next segment, behind damage."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether all of it was checked before."""
+        return self._is_trusted
 
     def is_ready(self) -> bool:
         """Return whether it can be sent at once: checked before, and in the page cache."""
@@ -74,7 +85,7 @@ class LogSlice:
         last = Predecessor(self.start_offset)
         while position < end:
             header = window.valid_header(position)
-            if header is None or not last.may_precede(header):
+            if header is None or not self._may_follow(last, header):
                 if position > start:
                     break
                 start = position = self._behind_damage(position, last)
@@ -123,10 +134,16 @@ class LogSlice:
         """Return the bytes; blocks unless `is_ready`."""
         return self.file.read_at(self.position, self.length)
 
+    def _may_follow(self, last: Predecessor, header: BatchHeader) -> bool:
+        return last.may_precede(header) and (
+            self.leader_epochs is None
+            or self.leader_epochs.wrote(header.leader_epoch, header.next_offset - 1)
+        )
+
     def _behind_damage(self, position: int, last: Predecessor) -> int:
         """Return where to go on behind damage below the offset asked for."""
         window = FileWindow(self.file, end=self.file.size())
-        found = window.find_behind(position, accepts=last.may_precede)
+        found = window.find_behind(position, accepts=lambda header: self._may_follow(last, header))
         next_offset = self._end_offset if found is None else found[1].base_offset
         if found is None or next_offset > self.offset:
             raise corrupt(self.offset, next_offset)

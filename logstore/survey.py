@@ -10,6 +10,7 @@ import msgspec
 
 from logstore.damage import DamagedRanges
 from logstore.disk import File
+from logstore.leader_epoch import LeaderEpochs
 from logstore.scan import FileWindow, Predecessor
 from wire.record_batch import BatchHeader
 
@@ -51,13 +52,15 @@ def survey(
     start: tuple[int, int],
     end: tuple[int, int],
     damage: DamagedRanges | None = None,
+    leader_epochs: LeaderEpochs | None = None,
     chunk_bytes: int = 1 << 20,
 ) -> Iterator[Good | Hole]:
     """Yield all that is from `start` to `end`, pairs of an offset and its position, in order.
 
     Whatever offsets have no good batch are in a hole, be there bytes for them or not; and bytes
     without a good batch are, be there offsets for them or not. A batch that touches known `damage`
-    is not good. Reads and checks payloads; may block.
+    is not good, nor is one of another epoch than `leader_epochs` say. Reads and checks payloads;
+    may block.
 
     Raises:
         OSError: The disk failed.
@@ -68,7 +71,11 @@ def survey(
 
     def fits(header: BatchHeader) -> bool:
         is_known = damage is not None and damage.touches(header.base_offset, header.next_offset)
-        return last.may_precede(header) and header.next_offset <= end_offset and not is_known
+        is_stale = leader_epochs is not None and not leader_epochs.wrote(
+            header.leader_epoch, header.next_offset - 1
+        )
+        is_next = last.may_precede(header) and header.next_offset <= end_offset
+        return is_next and not is_known and not is_stale
 
     while position < end_position:
         header = window.valid_header(position)

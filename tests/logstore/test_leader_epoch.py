@@ -146,3 +146,15 @@ def test_nothing_known_of_epochs_fits_to_everything() -> None:
 
     assert epochs.entries == ((7, 3),)
     assert not epochs.fits(8, 2)
+
+
+def test_who_wrote_a_record_is_known_from_the_first_one_of_the_log_on() -> None:
+    epochs = LeaderEpochs([(2, 10), (5, 20)])
+
+    assert epochs.wrote(2, 10)
+    assert epochs.wrote(2, 19)
+    assert epochs.wrote(5, 20)
+    assert not epochs.wrote(3, 15)
+    assert not epochs.wrote(2, 20)
+    assert epochs.wrote(9, 9)
+    assert LeaderEpochs().wrote(1, 0)

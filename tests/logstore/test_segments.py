@@ -7,6 +7,7 @@ import pytest
 from logstore.config import LogConfig
 from logstore.damage import DamagedRange, DamagedRanges
 from logstore.file_cache import FileCache
+from logstore.leader_epoch import LeaderEpochs
 from logstore.segment import Segment
 from logstore.segment_format import SegmentHeader
 from logstore.segments import Segments
@@ -28,7 +29,12 @@ def new_segments(
     first = Segment(files, DIRECTORY, 0)
     first.create(HEADER, CONFIG)
     segments = Segments(
-        HEADER, DIRECTORY, files, segments=[first], damage=damage or DamagedRanges()
+        HEADER,
+        DIRECTORY,
+        files,
+        segments=[first],
+        damage=damage or DamagedRanges(),
+        leader_epochs=LeaderEpochs(),
     )
     for number in range(count):
         if number and number % 10 == 0:

@@ -310,6 +310,17 @@ class FaultyDisk:
         for image in inode.durable, inode.cached:
             resize(image, min(size, len(image)))
 
+    def lose_file(self, path: str) -> None:
+        """Lose the name of a file, durable or not; who has it open still sees its bytes."""
+        self._tree.lose(path)
+
+    def put_back(self, path: str, data: bytes) -> None:
+        """Have a file be what it once was, as if nothing had been written since."""
+        inode = self._inode(path)
+        inode.unsynced.clear()
+        for image in inode.durable, inode.cached:
+            image[:] = data
+
     def kill(self) -> "FaultyDisk":
         """End the process; return the disk of the next one, with all that was written."""
         self._is_dead = True

@@ -246,6 +246,17 @@ class FileTree:
         for naming in namings:
             naming.apply(naming.directory.entries)
 
+    def lose(self, path: str) -> None:
+        """Have a name mean nothing, durably, whatever was to become of it."""
+        directory, name = self.parent(path)
+        self.unsynced = [
+            namings
+            for namings in self.unsynced
+            if not any(each.directory is directory and each.name == name for each in namings)
+        ]
+        for entries in directory.entries, directory.durable:
+            entries.pop(name, None)
+
     def sync(self, directory: Directory, changes: Iterable[Namings]) -> None:
         """Make those of `changes` durable that name in a directory, or on which these rest."""
         directories = {directory}
