@@ -14,6 +14,7 @@ from coordinator.cluster.sessions import SESSION_MS
 from coordinator.raft.messages import Entry, EntryKind
 from coordinator.raft_node import RaftNode
 from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.disk_faults import DiskFaults
 from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
@@ -68,7 +69,8 @@ class Nemesis:
         self._clients = clients
         self._heals: list[Callable[[], None]] = []
         self._is_over = False
-        self._has_damaged = False
+        self.has_damaged = False
+        """Whether a disk was damaged: of one node in a life, or of a minority at once."""
         self._disk_aims: list[DiskAim] = []
         self._commit_aims: list[Fault] = []
         self._election_aims: list[Fault] = []
@@ -81,6 +83,7 @@ class Nemesis:
         self._replica_faults = ReplicaFaults(
             self, machines, minutes, sometimes, self._return_faults.part_on_return
         )
+        self._disk_faults = DiskFaults(self, machines, minutes, sometimes)
         self._effects: Mapping[str, Callable[[Fault], None]] = {
             "kill": lambda fault: self._any(fault).kill(),
             "cut_power": lambda fault: self._any(fault).cut_power(),
@@ -112,6 +115,7 @@ class Nemesis:
             "crash_in_write": partial(self._crash_at, is_vote=False),
             **self._replica_faults.effects,
             **self._return_faults.effects,
+            **self._disk_faults.effects,
             "kill_client": lambda fault: clients.kill(fault.dice),
             "leave_group": lambda fault: clients.leave_group(fault.dice),
         }
@@ -147,6 +151,7 @@ class Nemesis:
         self._election_aims.clear()
         self._replica_faults.end()
         self._return_faults.end()
+        self._disk_faults.end()
         for heal in self._heals:
             heal()
         self._world.network.set_quality(LinkQuality())
@@ -308,14 +313,14 @@ class Nemesis:
         Of one node in a life: with two of three gone, nobody knows any more what was agreed on.
         """
         machine = self._any(fault)
-        if self._has_damaged:
+        if self.has_damaged:
             return
         machine.kill()
         disk = machine.node.disk
         names = [name for name in _SMALL_FILES if disk.exists(name) and disk.durable_bytes(name)]
         if not names:
             return
-        self._has_damaged = machine.was_damaged = True
+        self.has_damaged = machine.was_damaged = True
         self._sometimes.reached("voter damaged")
         random = Random(fault.dice)
         name = random.choice(names)
@@ -339,7 +344,7 @@ class Nemesis:
 
     def may_damage(self) -> bool:
         """Return whether no disk was damaged yet, and take note that one is now."""
-        was_damaged, self._has_damaged = self._has_damaged, True
+        was_damaged, self.has_damaged = self.has_damaged, True
         return not was_damaged
 
     def aim_at_disk(self, aim: DiskAim) -> None:

@@ -67,6 +67,8 @@ class Machine:
         """Whether there is no room now."""
         self.was_damaged = False
         """Whether the node may have to come back under another identity."""
+        self.is_beyond_repair = False
+        """Whether its disk is to be replaced when a broker says that it cannot use it."""
         self.is_hurried = False
         """Whether it is always started again at once."""
         self.next_down_s: float | None = None
@@ -76,6 +78,7 @@ class Machine:
         self._world = world
         self._plan = plan
         self._random = random
+        self._gets_new_disk = False
         self._stop_wanted = trio.Event()
         self._starts = trio.Event()
 
@@ -92,6 +95,9 @@ class Machine:
             self.is_serving = False
             process = self.node.start(self._serve)
             await process.ended.wait()
+            if self._gets_new_disk:
+                self._gets_new_disk = self.is_beyond_repair = False
+                self.node.wipe_disk()
             down_s, self.next_down_s = self.next_down_s, None
             if down_s is None:
                 down_s = self._random.expovariate(1 / self._restart_mean_s())
@@ -149,11 +155,11 @@ class Machine:
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError, LogOfflineError, DuplicateBrokerError) as error:
             # Who comes back with another identity has to wait until it is given up under the old.
-            is_expected = (
-                self.was_damaged
-                if isinstance(error, DuplicateBrokerError)
-                else self.has_failing_disk or self.is_disk_full
-            )
+            is_expected = self.has_failing_disk or self.is_disk_full
+            if isinstance(error, DuplicateBrokerError):
+                is_expected = self.was_damaged
+            elif isinstance(error, DataDirectoryError) and self.is_beyond_repair:
+                is_expected = self._gets_new_disk = True
             if not is_expected:
                 raise ViolationError(
                     "HonestStatus", f"{process.name} ends for no reason: {error}"

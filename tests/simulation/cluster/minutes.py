@@ -237,6 +237,10 @@ class Minutes:
         """Called besides when the state of a node was replaced by that of a snapshot."""
         self.on_asked: list[Callable[[Asked], None]] = []
         """Called besides when a leader is about to ask for others in sync."""
+        self.on_cut: list[Callable[[Cut], None]] = []
+        """Called besides when a follower is about to remove the end of its log."""
+        self.on_disk_changed: list[Callable[[int], None]] = []
+        """Called with a node that nobody counts on, when what is on its disk is another thing."""
         self._states: dict[int, bytes] = {}
         for checker in checkers:
             checker.now = now

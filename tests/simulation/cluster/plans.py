@@ -49,6 +49,10 @@ FAULT_GAPS_S: Final = {
     "fill_disk": 12.0,
     "wipe_disk": 10.0,
     "rot_replicas": 30.0,
+    "cut_files": 20.0,
+    "stale_files": 20.0,
+    "stale_after_cut": 4.0,
+    "damage_all_files": 20.0,
     "strike_on_join": 4.0,
     "part_on_return": 8.0,
     "kill_client": 15.0,
@@ -56,7 +60,16 @@ FAULT_GAPS_S: Final = {
 }
 """The kinds of faults, and how far apart they are on average in a life that has them."""
 
-_ONLY_FOR_REPLICAS = {"wipe_disk", "rot_replicas", "strike_on_join", "part_on_return"}
+_ONLY_FOR_REPLICAS = {
+    "wipe_disk",
+    "rot_replicas",
+    "cut_files",
+    "stale_files",
+    "stale_after_cut",
+    "damage_all_files",
+    "strike_on_join",
+    "part_on_return",
+}
 """What was on one disk only goes with it, and nobody joins who is alone."""
 _REPLICATION_FACTORS = (1, 3, 3)
 _MEMBER_COUNTS = (0, 0, 2, 3)

@@ -47,6 +47,7 @@ class Replicas:
         self._in_sync: dict[minutes.Partition, tuple[int, ...]] = {}
         """As far as they have changed."""
         kept.on_committed.append(self._committed)
+        kept.on_disk_changed.append(self._forget)
 
     # See `ReplicaListener`.
 
@@ -96,6 +97,8 @@ class Replicas:
         if node_id is not None:
             cut = Cut(node_id, replica.key, offset, replica.high_watermark)
             self._minutes.tell(lambda checker: checker.cut(cut))
+            for listener in self._minutes.on_cut:
+                listener(cut)
 
     def waits(self, replica: Replica, acks: Acks) -> None:
         """See `ReplicaListener`."""
@@ -213,6 +216,11 @@ class Replicas:
         state = self._minutes.image.state
         for key in [key for key in self._replicas if state.partition(*key) is None]:
             del self._replicas[key]
+
+    def _forget(self, node_id: int) -> None:
+        """Take note that nobody knows what a node has; whoever counts on it is wrong."""
+        for replicas in self._replicas.values():
+            replicas.pop(node_id, None)
 
     def _registered(self, node_id: int, disk_id: str) -> None:
         """Take note that what was on another disk of a node is gone."""

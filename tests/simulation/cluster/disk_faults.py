@@ -1,0 +1,323 @@
+"""Disks whose files end too early, are gone, or are what they once were.
+
+What is below a checkpoint, or beside the records, is missed whenever it is gone. The end of a log
+is not: nobody can tell a lost one from records that never came. So a node that may lose it is kept
+away until nobody counts on it. Then it must do no harm: not by what it has, and not by what it
+takes itself to have.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from random import Random
+from typing import Final, Protocol, final
+
+import msgspec
+
+from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
+from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
+from tests.simulation.broker_host import TOPIC
+from tests.simulation.cluster.machines import Machine, Machines
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.replica_log import Cut
+from tests.simulation.disk_damage import Damage, bring_back, damage_file, durable_state
+from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.plans import Fault
+from tests.simulation.sometimes import Sometimes
+
+_AIM_S = 10.0
+_LOOK_S = 0.25
+_AWAY_S: Final = 14.0
+"""So long it takes at most, about, until a broker that is silent is counted on no more."""
+_IS_PROVEN = 0.5
+_WHILE_IT_RUNS = 0.4
+_IDENTITY = "node"
+_VOTE = "metadata/vote"
+_LOSES_IDENTITY = 0.3
+_CHECKPOINTS = 0.3
+_CHECKPOINT_PREFIX_BYTES = 16
+
+
+class Attacker(Protocol):
+    """What can be done to any machine; see `tests.simulation.cluster.faults.Nemesis`."""
+
+    has_damaged: bool
+    """Whether a disk was damaged."""
+
+    def later(self, seconds: float, heal: Callable[[], None]) -> None:
+        """Heal after a while, and at the end in any case, but once."""
+        ...
+
+    def may_damage(self) -> bool:
+        """Return whether no disk was damaged yet, and take note that one is now."""
+        ...
+
+
+@final
+class DiskFaults:
+    """Carries them out."""
+
+    def __init__(
+        self, attacker: Attacker, machines: Machines, minutes: Minutes, sometimes: Sometimes
+    ) -> None:
+        """Strike by means of `attacker`."""
+        self._attacker = attacker
+        self._machines = machines
+        self._minutes = minutes
+        self._sometimes = sometimes
+        self._cut_aims: list[Fault] = []
+        self._is_over = False
+        minutes.on_cut.append(self._cuts)
+        self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
+            "cut_files": self._cut_files,
+            "stale_files": self._stale_files,
+            "stale_after_cut": self._aim_at_cut,
+            "damage_all_files": self._damage_all,
+        }
+        """By kind."""
+
+    def end(self) -> None:
+        """Wait for nothing any more."""
+        self._cut_aims.clear()
+        self._is_over = True
+
+    # Files that end too early, or are gone.
+
+    def _cut_files(self, fault: Fault) -> None:
+        machine, random = self._any(fault), Random(fault.dice)
+        if random.random() < _IS_PROVEN:
+            self._cut_proven(machine, random)
+        else:
+            self._when_let_go([machine], partial(self._cut_any, machine, random))
+
+    def _cut_proven(self, machine: Machine, random: Random) -> None:
+        """Cut what is missed when it is gone, of a node that may be counted on."""
+        disk = machine.node.disk
+        is_beside = random.random() < _CHECKPOINTS
+        paths = _sample(random, _checkpoints(disk) if is_beside else _proven_files(disk))
+        if not paths or not self._attacker.may_damage():
+            return
+        if machine.is_up and random.random() < _WHILE_IT_RUNS:
+            self._sometimes.reached("files cut while in use")
+        else:
+            machine.kill()
+            disk = machine.node.disk
+            self._sometimes.reached("files cut")
+        for path in paths:
+            _damage(disk, path, random, [Damage.SHORT, Damage.EMPTY, Damage.GONE])
+
+    def _cut_any(self, machine: Machine, random: Random) -> None:
+        disk = machine.node.disk
+        for path in _sample(random, self._log_files(disk)):
+            _damage(disk, path, random, [Damage.SHORT, Damage.EMPTY, Damage.GONE])
+        self._sometimes.reached("ends of logs lost")
+
+    def _damage_all(self, fault: Fault) -> None:
+        """Damage every file of as many nodes as there can be: a minority of each replica set."""
+        random = Random(fault.dice)
+        machines = self._minority(random)
+
+        def damage() -> None:
+            for machine in machines:
+                self._damage_files_of(machine, random)
+            self._sometimes.reached(f"all files damaged on {len(machines)} of nodes")
+
+        self._when_let_go(machines, damage)
+
+    def _damage_files_of(self, machine: Machine, random: Random) -> None:
+        disk = machine.node.disk
+        for path in self._log_files(disk):
+            _damage(disk, path, random, list(Damage))
+        paths = set(disk.paths())
+        if _VOTE in paths and disk.durable_bytes(_VOTE):
+            # Who has lost what it promised, and knows, promises nothing more in that name.
+            for path in sorted(each for each in paths if each.startswith("metadata/")):
+                damage_file(disk, path, random.choice([Damage.BITS, Damage.SHORT]), random)
+        if random.random() < _LOSES_IDENTITY:
+            damage_file(disk, _IDENTITY, Damage.BITS, random)
+            machine.is_beyond_repair = True
+
+    # Files that are what they once were.
+
+    def _stale_files(self, fault: Fault) -> None:
+        machine, random = self._any(fault), Random(fault.dice)
+        disk = machine.node.disk
+        earlier = durable_state(disk, _sample(random, self._log_files(disk)))
+        self._bring_back_later(machine, earlier, fault)
+
+    def _aim_at_cut(self, fault: Fault) -> None:
+        def give_up() -> None:
+            if fault in self._cut_aims:
+                self._cut_aims.remove(fault)
+
+        self._cut_aims.append(fault)
+        self._attacker.later(_AIM_S, give_up)
+
+    def _cuts(self, cut: Cut) -> None:
+        """Remember what a follower is about to remove, and others will write there."""
+        if not self._cut_aims:
+            return
+        fault = self._cut_aims.pop()
+        machine = self._machine(cut.node_id)
+        disk = machine.node.disk
+        topic_id, number = cut.partition
+        paths = [
+            path
+            for path in disk.paths()
+            if f".{topic_id.hex()}/{number}/" in path and path.endswith(LOG_SUFFIX)
+        ]
+        self._sometimes.reached("remembers what was cut off")
+        self._bring_back_later(machine, durable_state(disk, paths), fault)
+
+    def _bring_back_later(
+        self, machine: Machine, earlier: Mapping[str, bytes], fault: Fault
+    ) -> None:
+        random = Random(fault.dice)
+
+        def come_back() -> None:
+            if bring_back(machine.node.disk, earlier, random):
+                self._sometimes.reached("stale files")
+
+        def go_away() -> None:
+            self._when_let_go([machine], come_back)
+
+        self._attacker.later(0.5 + 2 * fault.duration, go_away)
+
+    # Who can do without which disk.
+
+    def _when_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> None:
+        """Take nodes down, and damage their disks when nobody counts on those any more."""
+        if self._is_over or not all(machine.is_up for machine in machines):
+            return
+        processes = [machine.node.process for machine in machines]
+        for machine in machines:
+            machine.next_down_s = _AWAY_S
+            machine.stop()  # Who leaves in good order is missed at once.
+        looks_left = int(_AWAY_S / _LOOK_S) - 1
+
+        def look() -> None:
+            nonlocal looks_left
+            looks_left -= 1
+            running = [machine.node.process for machine in machines if machine.is_up]
+            if self._is_over or not all(process in processes for process in running):
+                return
+            if running and looks_left:
+                self._attacker.later(_LOOK_S, look)
+            elif not running and not self._damage_if_let_go(machines, damage):
+                if looks_left and not self._attacker.has_damaged:
+                    self._attacker.later(_LOOK_S, look)
+                    return
+                for machine in machines:
+                    machine.start_now()
+
+        look()
+
+    def _damage_if_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> bool:
+        """Return whether it was done; who is to come back does so then."""
+        if not self._are_let_go(machines) or not self._attacker.may_damage():
+            return False
+        for machine in machines:
+            machine.was_damaged = True
+            for listener in self._minutes.on_disk_changed:
+                listener(machine.node_id)
+        damage()
+        for machine in machines:
+            machine.start_now()
+        return True
+
+    def _are_let_go(self, machines: Iterable[Machine]) -> bool:
+        """Return whether others are all that the cluster counts on."""
+        node_ids = {machine.node_id for machine in machines}
+        state = self._minutes.image.state
+        return all(
+            node_ids.isdisjoint((*partition.in_sync_replicas, *partition.eligible_leader_replicas))
+            for topic in state.catalog.topics
+            for partition in state.partitions(topic.topic_id)
+        )
+
+    def _minority(self, random: Random) -> list[Machine]:
+        """Return nodes that have less than half of the replicas of each partition."""
+        state = self._minutes.image.state
+        replica_sets = {
+            partition.replicas
+            for topic in state.catalog.topics
+            for partition in state.partitions(topic.topic_id)
+        }
+        machines = self._machines.all
+        count_max = (len(machines) - 1) // 2
+        choices = [
+            chosen
+            for count in range(1, count_max + 1)
+            for chosen in combinations(machines, count)
+            if all(
+                2 * sum(machine.node_id in replicas for machine in chosen) < len(replicas)
+                for replicas in replica_sets
+            )
+        ]
+        most = max((len(chosen) for chosen in choices), default=0)
+        largest = [chosen for chosen in choices if len(chosen) == most]
+        return list(random.choice(largest)) if largest else []
+
+    def _log_files(self, disk: FaultyDisk) -> list[str]:
+        return [path for path in disk.paths() if path.startswith("topics/")]
+
+    def _any(self, fault: Fault) -> Machine:
+        return self._machines.all[int(fault.dice * len(self._machines.all))]
+
+    def _machine(self, node_id: int) -> Machine:
+        return next(machine for machine in self._machines.all if machine.node_id == node_id)
+
+
+def _damage(disk: FaultyDisk, path: str, random: Random, kinds: Sequence[Damage]) -> None:
+    """Damage a file in one of these ways.
+
+    The first segment of a log is not taken away: that is what retention does, and so nobody can
+    tell that something is missing.
+    """
+    damage = random.choice(kinds)
+    if damage is Damage.GONE and path.endswith(LOG_SUFFIX) and _is_first(disk, path):
+        damage = Damage.EMPTY
+    damage_file(disk, path, damage, random)
+
+
+def _is_first(disk: FaultyDisk, path: str) -> bool:
+    directory, _, _ = path.rpartition("/")
+    logs = [each for each in disk.paths() if each.startswith(f"{directory}/")]
+    return path == min(each for each in logs if each.endswith(LOG_SUFFIX))
+
+
+def _sample(random: Random, paths: Sequence[str]) -> list[str]:
+    """Return one of them, some, or all."""
+    count = random.choice([1, (len(paths) + 1) // 2, len(paths)])
+    return random.sample(paths, min(count, len(paths)))
+
+
+def _checkpoints(disk: FaultyDisk) -> list[str]:
+    return [path for path in disk.paths() if _is_of_topic(path) and path.endswith(CHECKPOINT_NAME)]
+
+
+def _is_of_topic(path: str) -> bool:
+    return path.startswith(f"topics/{TOPIC}.")
+
+
+def _proven_files(disk: FaultyDisk) -> list[str]:
+    """Return segments and indexes that are missed when they are not whole.
+
+    A checkpoint says which segments are on the disk to their end. So either these are damaged or
+    that is.
+    """
+    proven: list[str] = []
+    paths = set(disk.paths())
+    for path in disk.paths():
+        directory, _, name = path.rpartition("/")
+        known = f"{directory}/{CHECKPOINT_NAME}"
+        if not _is_of_topic(path) or known not in paths:
+            continue
+        checkpoint = msgspec.msgpack.decode(
+            disk.durable_bytes(known)[_CHECKPOINT_PREFIX_BYTES:], type=LogCheckpoint
+        )
+        base = base_offset_of(name, LOG_SUFFIX)
+        is_sealed = base is not None and base < checkpoint.recovery_base_offset
+        if is_sealed or name.endswith(INDEX_SUFFIX):
+            proven.append(path)
+    return proven
