@@ -287,6 +287,37 @@ class Producer:
             raise
         return _receipts(slices)
 
+    async def send_records(
+        self, topic: str, records: Sequence[OutgoingRecord]
+    ) -> list[Receipt | TidelogError]:
+        """Send records of one topic; return where each is, or why it was not acknowledged.
+
+        If cancelled, any part of the records may be sent; their failures are kept like those of
+        `send_nowait`.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            trio.ClosedResourceError: The producer is not open.
+        """
+        await self._know(topic)
+        results: list[Receipt | TidelogError | Appended] = []
+        settled_count = 0
+        try:
+            for record in records:
+                appended = await self._append_awaited(record)
+                results.append(appended)
+            self._dispatcher.send()
+            for index, each in enumerate(results):
+                if isinstance(each, Appended):
+                    await _wait_settled(each.batch)
+                    settled_count = index + 1
+        except BaseException:
+            for each in results[settled_count:]:
+                if isinstance(each, Appended):
+                    each.batch.awaited_count -= 1
+            raise
+        return [_outcome(each) if isinstance(each, Appended) else each for each in results]
+
     async def flush(self) -> None:
         """Wait until all records handed over so far are acknowledged or failed.
 
@@ -353,6 +384,18 @@ class Producer:
             )
         return self._accumulator.append(record, self._dispatcher.now())
 
+    async def _append_awaited(self, record: OutgoingRecord) -> Appended | TidelogError:
+        """Append a record whose fate somebody waits for; return why it can never be."""
+        try:
+            while (appended := self._append(record)) is None:
+                await self._wait_free(record.size)
+        except TidelogError as error:
+            return error
+        appended.batch.awaited_count += 1
+        if self._accumulator.has_full_batch:
+            self._dispatcher.send(only_full=True)
+        return appended
+
     def _groups(
         self,
         topic: str,
@@ -407,6 +450,16 @@ async def _wait_settled(batch: ProducerBatch) -> None:
     if not isinstance(signal, trio.Event):
         signal = batch.signal = trio.Event()
     await signal.wait()
+
+
+def _outcome(appended: Appended) -> Receipt | TidelogError:
+    """Return what became of a record whose batch is settled."""
+    (fate,) = appended.batch.fates(appended.place, appended.place + 1)
+    if isinstance(fate.failure, TidelogError):
+        return copy.copy(fate.failure)
+    assert fate.failure is None, "what fails on purpose is an error of tidelog"
+    queue, sent_ms = appended.queue, appended.batch.timestamp_ms
+    return Receipt(queue.topic, queue.partition, fate.offset, sent_ms, fate.ack_level)
 
 
 def _receipts(slices: list[_Slice]) -> list[RangeReceipt]:
