@@ -22,6 +22,8 @@ from client.config import (
 )
 from client.consumer import Consumer, Group, subscription_of
 from client.producer import Producer
+from client.queue import Queue
+from client.queue_shared import QueueShared
 from wire.env import Env
 from wire.errors import ConfigError
 from wire.real_env import real_env
@@ -34,6 +36,7 @@ class Client:
     def __init__(self, cluster: Cluster) -> None:
         """Use `tidelog.connect`."""
         self._cluster = cluster
+        self._queues = QueueShared(cluster)
         self.admin = Admin(cluster)
         """Creates, describes, changes and deletes topics."""
 
@@ -90,6 +93,16 @@ class Client:
         if partitions is not None and len(names) != 1:
             raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
         return Consumer(self._cluster, names, partitions, config)
+
+    def queue(self, name: str, *, holder: str = "") -> Queue:
+        """Return a queue: `await client.queue("payments").send(b"...")`. Asks nobody yet.
+
+        Args:
+            name: Which queue; `client.admin.create_queue` makes one.
+            holder: Who receives, for people who look at leased messages: at most 128 characters;
+                by default the name of the client.
+        """
+        return Queue(self._queues, name, holder=holder)
 
 
 @asynccontextmanager

@@ -17,12 +17,17 @@ from client.group_description import (
 )
 from client.metadata import TopicPartition
 from client.producer import Producer, ProducerStatistics
+from client.queue import Queue
+from client.queue_message import Message, Origin
+from client.queue_sending import OutgoingMessage
+from client.queue_worker import QueueWorker, WorkerConfig, WorkerStatistics
 from client.receipt import RangeReceipt, Receipt
 from client.record import Record, RecordBatch
 from client.record_iterator import BatchIterator, RecordIterator
 from wire.cluster_admin import AcceptedLoss, LeaderElected, NodeDescription, PartitionState
 from wire.cluster_admin import DescribeClusterReply as ClusterDescription
 from wire.errors import (
+    BatchError,
     BrokerError,
     ConfigError,
     ConnectError,
@@ -87,6 +92,7 @@ __all__ = [
     "AcceptedLoss",
     "AckLevel",
     "Admin",
+    "BatchError",
     "BatchIterator",
     "BrokerError",
     "Client",
@@ -121,6 +127,7 @@ __all__ = [
     "LeaderNotAvailableError",
     "LogOfflineError",
     "MemberDescription",
+    "Message",
     "MessageGoneError",
     "MovingReplica",
     "NoPositionError",
@@ -130,7 +137,9 @@ __all__ = [
     "NotLeaderError",
     "OffsetMove",
     "OffsetOutOfRangeError",
+    "Origin",
     "OutOfOrderSequenceError",
+    "OutgoingMessage",
     "OverloadedError",
     "PartitionDescription",
     "PartitionMove",
@@ -141,9 +150,11 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
+    "Queue",
     "QueueDescription",
     "QueueExistsError",
     "QueuePartitionDescription",
+    "QueueWorker",
     "RangeReceipt",
     "Receipt",
     "ReceiptExpiredError",
@@ -172,6 +183,8 @@ __all__ = [
     "UnknownTopicIdError",
     "UnsupportedVersionError",
     "WireFormatError",
+    "WorkerConfig",
+    "WorkerStatistics",
     "connect",
     "open_broker",
 ]

@@ -46,12 +46,14 @@ Pure: no clock, no I/O.
     ├── ConnectionLostError               the request may or may not have been executed
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
+    ├── BatchError                        .errors: some of what one call was to do failed
     ├── NoPositionError                   a consumer was not told where to start
     └── ConfigError / DataDirectoryError  start-up: settings; a directory in use or unreadable
 
 World errors are exceptions, programming errors are assertions, expected absence is `None`.
 """
 
+from collections.abc import Mapping
 from typing import final
 
 from wire.broker_error import BrokerError as BrokerError  # noqa: PLC0414 (offered here)
@@ -410,6 +412,17 @@ class ConnectError(ConnectionLostError):
 @final
 class DeliveryTimeoutError(TidelogError):
     """A record was not acknowledged in `delivery_timeout`; it may or may not be in the log."""
+
+
+@final
+class BatchError(TidelogError):
+    """Some of what was asked for in one call failed; the rest is done."""
+
+    def __init__(self, message: str, errors: Mapping[int, TidelogError]) -> None:
+        """Say in one line what failed."""
+        super().__init__(message)
+        self.errors = dict(sorted(errors.items()))
+        """Why, by the place in what was given."""
 
 
 @final

@@ -7,9 +7,10 @@ moves leaders, stops and freezes fronts, and adds answers to other questions.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import cast, final
+from typing import Protocol, cast, final
 
 import trio
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from broker.server import Broker
@@ -25,6 +26,8 @@ from wire.errors import BrokerError, ConnectionLostError, NotLeaderError, Overlo
 from wire.fetch import FetchRequest, ListOffsetsRequest, PartitionFetch
 from wire.outbox import Outbox
 from wire.produce import ProduceRequest
+from wire.queue_admin import DescribeQueuesReply
+from wire.queues import ReceiveRequest, SettleRequest
 from wire.rpc import Outcome, RpcConnection
 from wire.session import (
     ApiVersions,
@@ -41,6 +44,15 @@ Answer = Callable[[object], Awaitable[object]]
 _ALL = [cast("AnyApi", found) for found in vars(api).values() if isinstance(found, api.Api)]
 _BY_KEY = {int(each.key): each for each in _ALL}
 _OF_RECORDS = (ProduceRequest, FetchRequest, ListOffsetsRequest)
+_OfPartitions = ProduceRequest | FetchRequest | ListOffsetsRequest | ReceiveRequest | SettleRequest
+_OF_PARTITIONS = (*_OF_RECORDS, ReceiveRequest, SettleRequest)
+
+
+class _OfPartition(Protocol):
+    """Something that is asked about one partition."""
+
+    @property
+    def partition(self) -> int: ...
 
 
 @final
@@ -180,9 +192,12 @@ class Front:
             return await cluster.metadata(message), b""
         if served in cluster.answers:
             return await cluster.answers[served](self.node_id, message), b""
-        if isinstance(message, _OF_RECORDS):
+        if isinstance(message, _OF_PARTITIONS):
             cluster.check_leader(self.node_id, message)
-        return await cluster.pass_on(served, message, attachment)
+        reply, data = await cluster.pass_on(served, message, attachment)
+        if isinstance(reply, DescribeQueuesReply):
+            reply = cluster.with_leaders(reply)
+        return reply, data
 
 
 @final
@@ -239,26 +254,52 @@ class FrontedCluster:
         ]
         return MetadataReply("cluster", brokers, topics, self.controller_id)
 
-    def check_leader(
-        self, node_id: int, message: ProduceRequest | FetchRequest | ListOffsetsRequest
-    ) -> None:
+    def with_leaders(self, reply: DescribeQueuesReply) -> DescribeQueuesReply:
+        """Say where queues are served: where the partitions are led."""
+        queues = [
+            replace(
+                queue,
+                partitions=[
+                    replace(each, leader_id=self.leader_of(each.partition)[0])
+                    for each in queue.partitions
+                ],
+            )
+            for queue in reply.queues
+        ]
+        return DescribeQueuesReply(queues)
+
+    def check_leader(self, node_id: int, message: _OfPartitions) -> None:
         """Refuse what another node leads."""
-        partitions = message.batches if isinstance(message, ProduceRequest) else message.partitions
-        for each in partitions:
+        for each in _partitions_of(message):
             may_follow = isinstance(each, PartitionFetch) and each.from_follower
-            if self.leader_of(each.partition)[0] != node_id and not may_follow:
-                raise NotLeaderError(f"node {node_id} does not lead partition {each.partition}")
+            number = each if isinstance(each, int) else each.partition
+            if self.leader_of(number)[0] != node_id and not may_follow:
+                raise NotLeaderError(f"node {node_id} does not lead partition {number}")
 
     async def pass_on(
         self, served: AnyApi, message: object, attachment: bytes
     ) -> tuple[object, bytes]:
         """Have the broker answer."""
-        return await self.upstream.call(
-            served,
-            message,
-            take=lambda reply, view: (reply, bytes(view)),
-            attachment=[attachment] if attachment else [],
-        )
+        if isinstance(message, ReceiveRequest):
+            # When the connection of the client breaks, the broker must see that.
+            async with self.world.client() as own:
+                return await own.call(served, message, take=_copied)
+        pieces = [attachment] if attachment else []
+        return await self.upstream.call(served, message, take=_copied, attachment=pieces)
+
+
+def _copied(reply: object, attachment: memoryview) -> tuple[object, bytes]:
+    return reply, bytes(attachment)
+
+
+def _partitions_of(message: _OfPartitions) -> Sequence[int | _OfPartition]:
+    match message:
+        case ProduceRequest():
+            return message.batches
+        case SettleRequest():
+            return message.settlements
+        case _:
+            return message.partitions
 
 
 def seeds_of(node_ids: Sequence[int]) -> str:

@@ -1,0 +1,284 @@
+"""Queues: sending messages, receiving them, and what becomes of them.
+
+Shell: puts the parts together. No part of it has a task that lives longer than a call, but for the
+producer that all queues of a client share.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Unpack, final
+
+import trio
+
+from client.durations import seconds_of
+from client.metadata import TopicPartition
+from client.offsets import OffsetPlace, list_positions
+from client.queue_asking import QueueAsker
+from client.queue_message import (
+    DELETE,
+    Message,
+    Verdict,
+    extension,
+    giving_up,
+    milliseconds,
+)
+from client.queue_receiver import QueueReceiver, ReceiveOrder
+from client.queue_sending import OutgoingMessage, check_for_kind, record_of
+from client.queue_settler import QueueSettler
+from client.queue_shared import QueueShared
+from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
+from client.receipt import Receipt
+from client.receipt_handle import ReceivedPlace, place_of
+from wire.errors import BatchError, TidelogError
+from wire.queues import RECEIVE_COUNT_MAX, QueueCounts, SettleAction
+
+Received = Message | str
+"""A message, or the receipt handle of one that may have been received elsewhere."""
+
+_RECEIVE_BYTES_MAX: Final = 8 << 20
+"""Of records in one answer, unless a single message is larger."""
+_ATTEMPT_ID_BITS: Final = 128
+
+
+@final
+class Queue:
+    """One queue, by its name. Making it asks nobody; any number of tasks may use it.
+
+    Messages are handed out at least once: whoever received one has it until it is settled or its
+    time is over, and then somebody else gets it. While brokers come and go, calls wait and try
+    again, for up to `ClientConfig.request_timeout`; `send` for `ProducerConfig.delivery_timeout`.
+    """
+
+    def __init__(self, shared: QueueShared, name: str, *, holder: str = "") -> None:
+        """Use `client.queue(name)`."""
+        self.name = name
+        self._shared = shared
+        self._cluster = shared.cluster
+        self._holder = holder or shared.cluster.config.client_name
+        self._settler = QueueSettler(shared.cluster, shared.directory, name)
+        self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
+        self._asker = QueueAsker(shared.cluster, shared.directory, name)
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        delay: float | None = None,
+        priority: int | None = None,
+        deduplication_id: str | None = None,
+    ) -> Receipt:
+        """Send one message and wait until it is acknowledged.
+
+        Args:
+            value: The message.
+            key: FIFO queues: its group. Others: messages with the same key are in one partition.
+            headers: Pairs of name and value.
+            delay: Nobody gets it for so many seconds, of any number; by default, what the queue
+                says. Counted from now by the clock of this machine.
+            priority: Its lane, in a queue that has some; 0 is the most urgent.
+            deduplication_id: FIFO queues: within the window, one message with this id is kept.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            DeliveryTimeoutError: It was not acknowledged in time; it may be in the queue.
+            RecordTooLargeError: It exceeds a limit of the broker.
+            ValueError: A number is out of range.
+        """
+        message = OutgoingMessage(
+            value=value,
+            key=key,
+            headers=headers,
+            delay=delay,
+            priority=priority,
+            deduplication_id=deduplication_id,
+        )
+        (result,) = await self._send([message])
+        if isinstance(result, TidelogError):
+            raise result
+        return result
+
+    async def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
+        """Send messages and wait until all are acknowledged; much faster than one by one.
+
+        Raises:
+            BatchError: Some were not acknowledged; it says which, and why. The others are sent.
+            UnknownQueueError: There is no such queue.
+            ValueError: A number is out of range; nothing is sent.
+        """
+        given = [
+            each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each)
+            for each in messages
+        ]
+        receipts: list[Receipt] = []
+        errors: dict[int, TidelogError] = {}
+        for index, result in enumerate(await self._send(given)):
+            if isinstance(result, TidelogError):
+                errors[index] = result
+            else:
+                receipts.append(result)
+        if errors:
+            raise BatchError(
+                f"{len(errors)} of {len(given)} messages were not acknowledged, the first one"
+                f" because: {next(iter(errors.values()))}",
+                errors,
+            )
+        return receipts
+
+    async def _send(self, messages: Sequence[OutgoingMessage]) -> list[Receipt | TidelogError]:
+        await trio.lowlevel.checkpoint()
+        now_ms = self._cluster.env.clock.now_ms()
+        description = await self._asker.describe()
+        for message in messages:
+            check_for_kind(message, is_fifo=description.is_fifo)
+        records = [record_of(message, description.topic, now_ms=now_ms) for message in messages]
+        producer = await self._shared.producer()
+        return await producer.send_records(description.topic, records)
+
+    # -- receiving --------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        max_messages: int = 10,
+        *,
+        visibility_timeout: float | None = None,
+        wait: float | None = None,
+    ) -> list[Message]:
+        """Return messages that nobody else has, leased for this caller.
+
+        Waits until there is at least one, and returns what there is then. An empty list means that
+        all partitions were asked and had nothing. If cancelled, nothing stays leased.
+
+        Args:
+            max_messages: How many at most, from 1 to 1,000.
+            visibility_timeout: For how many seconds nobody else gets them, up to 12 hours; by
+                default, what the queue says. With 0 they are only looked at, but that counts.
+            wait: For how many seconds to wait for the first one; by default, what the queue says.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            ValueError: A number is out of range.
+            TidelogError: Some partition could not be asked, and the others had nothing.
+        """
+        if not 1 <= max_messages <= RECEIVE_COUNT_MAX:
+            raise ValueError(f"max_messages is from 1 to {RECEIVE_COUNT_MAX}, not {max_messages}")
+        timeout_ms = None
+        if visibility_timeout is not None:
+            timeout_ms = milliseconds("visibility_timeout", visibility_timeout)
+        if wait is not None:
+            milliseconds("wait", wait)
+        description = await self._asker.describe()
+        if wait is None:
+            wait = seconds_of(description.config["receive_wait_ms"])
+        attempt_id = None
+        if description.is_fifo:
+            attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
+        order = ReceiveOrder(max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, attempt_id)
+        return await self._receiver.receive(order, wait_s=wait)
+
+    async def delete(self, message: Received) -> None:
+        """Be done with a message; see `Message.delete`."""
+        await self._settle([message], DELETE)
+
+    async def extend(self, message: Received, seconds: float) -> None:
+        """Keep a message for so long from now on; see `Message.extend`."""
+        await self._settle([message], extension(seconds))
+
+    async def release(
+        self, message: Received, delay: float | None = None, *, reason: str = ""
+    ) -> None:
+        """Let others have a message; see `Message.release`."""
+        await self._settle([message], giving_up(delay, reason))
+
+    async def reject(self, message: Received, reason: str) -> None:
+        """Make a message a dead letter; see `Message.reject`."""
+        await self._settle([message], Verdict(SettleAction.REJECT, reason=reason))
+
+    async def delete_batch(self, messages: Iterable[Received]) -> None:
+        """Be done with messages: one request for each broker, however many there are.
+
+        Raises:
+            BatchError: Some could not be deleted; it says which, and why. The others are.
+            BrokerError: There was only one, and it could not be deleted.
+        """
+        await self._settle(messages, DELETE)
+
+    async def extend_batch(self, messages: Iterable[Received], seconds: float) -> None:
+        """Keep messages for so long from now on; errors as for `delete_batch`."""
+        await self._settle(messages, extension(seconds))
+
+    async def release_batch(
+        self, messages: Iterable[Received], delay: float | None = None, *, reason: str = ""
+    ) -> None:
+        """Let others have messages; errors as for `delete_batch`."""
+        await self._settle(messages, giving_up(delay, reason))
+
+    async def _settle(self, messages: Iterable[Received], verdict: Verdict) -> None:
+        given = list(messages)
+        await self._settler.settle([_place(each) for each in given], verdict)
+        if verdict.action is not SettleAction.EXTEND:
+            for each in given:
+                if isinstance(each, Message):
+                    each.lease.is_settled.add(each.offset)
+
+    # -- working ----------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        handler: Callable[[Message], Awaitable[object]],
+        config: WorkerConfig | None = None,
+        **settings: Unpack[WorkerSettings],
+    ) -> QueueWorker:
+        """Return a worker, whose `run` hands messages to `handler`.
+
+        Raises:
+            ConfigError: A setting is not legal.
+        """
+        config = config or WorkerConfig(**settings)
+        return QueueWorker(self.receive, self._settler, self._cluster, handler, config)
+
+    async def work(
+        self, handler: Callable[[Message], Awaitable[object]], **settings: Unpack[WorkerSettings]
+    ) -> None:
+        """Hand messages to `handler`, for ever; see `QueueWorker`.
+
+        Raises:
+            ConfigError: A setting is not legal.
+            UnknownQueueError: There is no such queue, any more.
+        """
+        await self.worker(handler, **settings).run()
+
+    # -- looking after it -------------------------------------------------------------------------
+
+    async def counts(self) -> list[QueueCounts]:
+        """Return how many messages of each partition are in which state, exactly."""
+        return await self._asker.counts()
+
+    async def purge(self) -> int:
+        """Do away with all messages there are now, in whatever state; return how many.
+
+        The records stay in the topic.
+        """
+        return sum(done.count for done in await self._asker.purge())
+
+    async def seek(self, to: OffsetPlace) -> int:
+        """Hand out again everything from a place on; return how many messages there are then.
+
+        What was received before cannot be settled any more. Other queues do not notice.
+
+        Args:
+            to: `"earliest"`, `"latest"`, or Unix milliseconds: the first record of this time or
+                later.
+        """
+        description = await self._asker.describe()
+        count = len(description.partitions)
+        places = [TopicPartition(description.topic, number) for number in range(count)]
+        offsets = await list_positions(self._cluster, places, to)
+        done = await self._asker.seek([offsets[place] for place in places])
+        return sum(each.count for each in done)
+
+
+def _place(message: Received) -> ReceivedPlace:
+    return message.place if isinstance(message, Message) else place_of(message)

@@ -1,0 +1,70 @@
+"""Where queues are served: what brokers say of them, until somebody doubts it.
+
+Shell: asks any broker; several who ask for one queue at once ask together.
+"""
+
+from typing import final
+
+import trio
+
+from client.cluster import Cluster
+from client.queue_admin import describe_queues
+from wire.errors import UnknownPartitionError
+from wire.queue_admin import QueueDescription
+
+
+@final
+class QueueDirectory:
+    """The latest description of each queue that was asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Know of no queue."""
+        self._cluster = cluster
+        self._known: dict[str, QueueDescription] = {}
+        self._asking: dict[str, trio.Event] = {}
+
+    async def find(self, name: str) -> QueueDescription:
+        """Return what is known of a queue, after asking if nothing is, or it is in doubt.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
+        """
+        while (known := self._known.get(name)) is None:
+            asking = self._asking.get(name)
+            if asking is not None:
+                await asking.wait()
+            else:
+                await self._ask(name)
+        return known
+
+    def doubt(self, description: QueueDescription) -> None:
+        """Take note that this is not so any more, unless it is known better already."""
+        if self._known.get(description.name) is description:
+            del self._known[description.name]
+
+    async def _ask(self, name: str) -> None:
+        done = self._asking[name] = trio.Event()
+        try:
+            (found,) = await describe_queues(self._cluster, [name])
+        finally:
+            del self._asking[name]
+            done.set()
+        self._known[name] = found
+        if self._cluster.metadata.topic(found.topic) is None:
+            # A broker that falls silent is given up when it is known to lead nothing any more.
+            self._cluster.request_refresh([found.topic])
+
+
+def leader_of(description: QueueDescription, partition: int) -> int | None:
+    """Return who serves a partition of a queue, `None` while nobody does.
+
+    Raises:
+        UnknownPartitionError: The queue does not have it.
+    """
+    if not 0 <= partition < len(description.partitions):
+        raise UnknownPartitionError(
+            f"queue {description.name!r} has {len(description.partitions)} partitions,"
+            f" there is no {partition}"
+        )
+    return description.partitions[partition].leader_id

@@ -1,0 +1,201 @@
+"""Messages of a queue as consumers get them.
+
+Pure, but for passing on what is to become of them. What is done with a message is between the
+application and the broker: a message does not know whether it is still leased.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple, final
+
+import msgspec
+
+from client.receipt_handle import ReceivedPlace, handle_of
+from wire.queues import (
+    FIRST_RECEIVED_HEADER,
+    LAST_RECEIVED_HEADER,
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    REASON_HEADER,
+    RECEIVE_COUNT_HEADER,
+    SettleAction,
+)
+from wire.record_batch import Headers
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is to become of messages."""
+
+    action: SettleAction
+    delay_ms: int | None = None
+    reason: str = ""
+
+
+DELETE = Verdict(SettleAction.DELETE)
+RETURN = Verdict(SettleAction.RETURN)
+Settle = Callable[[Sequence[ReceivedPlace], Verdict], Awaitable[None]]
+
+
+@final
+class Lease:
+    """What the messages have in common that one receive got from one partition."""
+
+    __slots__ = ("expires_at", "is_settled", "receipt", "settle")
+
+    def __init__(self, receipt: bytes, expires_at: float, settle: Settle) -> None:
+        """Say by `settle` what becomes of messages."""
+        self.receipt = receipt
+        self.expires_at = expires_at
+        """Until when nobody else gets them, in seconds of trio's clock, unless that is extended."""
+        self.settle = settle
+        self.is_settled: set[int] = set()
+        """Offsets of messages that the application has deleted, released or rejected."""
+
+
+class Origin(NamedTuple):
+    """Where a dead letter comes from, and why it is one."""
+
+    queue: str
+    topic: str
+    partition: int
+    offset: int
+    receive_count: int
+    """Deliveries by the queue that gave it up."""
+    first_received_ms: int
+    last_received_ms: int
+    reason: str
+    """What the consumer said who gave it up, or `max_receive_count`."""
+
+
+@final
+class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One message, leased: nobody else gets it until it is settled or its time is over.
+
+    All that is done with it is durable when the call returns, and is tried again for up to
+    `ClientConfig.request_timeout` while that may help. If a call is cancelled, it may be done or
+    not.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """When it was sent: Unix time in milliseconds, as the sender gave it."""
+    key: bytes | None
+    """FIFO queues: its group."""
+    value: bytes | None
+    headers: Headers
+    receive_count: int
+    """Deliveries up to and including this one."""
+    first_received_ms: int
+    """Time of the first of them, by the clock of the broker."""
+    lease: Lease
+
+    @property
+    def message_id(self) -> str:
+        """The name of the message in its topic: partition and offset."""
+        return f"{self.partition}-{self.offset}"
+
+    @property
+    def receipt_handle(self) -> str:
+        """What settles this message from anywhere, such as `queue.delete(handle)`."""
+        return handle_of(self.place)
+
+    @property
+    def place(self) -> ReceivedPlace:
+        """What the handle says."""
+        return ReceivedPlace(self.partition, self.offset, self.lease.receipt)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it comes from, if it is a dead letter."""
+        return origin_of(self.headers)
+
+    async def delete(self) -> None:
+        """Be done with it: nobody gets it any more.
+
+        Raises:
+            ReceiptExpiredError: The queue is fenced, or FIFO, and somebody else may have it.
+        """
+        await self._settle(DELETE)
+
+    async def extend(self, seconds: float) -> None:
+        """Keep it for so long from now on.
+
+        Raises:
+            ReceiptExpiredError: Somebody else has it, or may have it.
+            MessageGoneError: It is deleted, expired or a dead letter.
+            InvalidRequestError: That would be more than 12 hours since it was received.
+        """
+        await self._settle(extension(seconds))
+
+    async def release(self, delay: float | None = None, *, reason: str = "") -> None:
+        """Let others have it after `delay` seconds; by default, as the queue's backoff says.
+
+        Raises:
+            ReceiptExpiredError: Somebody else has it, or may have it.
+            MessageGoneError: It is deleted, expired or a dead letter.
+        """
+        await self._settle(giving_up(delay, reason))
+
+    async def reject(self, reason: str) -> None:
+        """Make it a dead letter, whatever its receive count.
+
+        Args:
+            reason: Why, for people: at most 8,192 characters.
+
+        Raises:
+            ReceiptExpiredError: Somebody else has it, or may have it.
+            MessageGoneError: It is deleted or expired.
+        """
+        await self._settle(Verdict(SettleAction.REJECT, reason=reason))
+
+    async def _settle(self, verdict: Verdict) -> None:
+        await self.lease.settle([self.place], verdict)
+        if verdict.action is not SettleAction.EXTEND:
+            self.lease.is_settled.add(self.offset)
+
+
+def extension(seconds: float) -> Verdict:
+    """Return what keeps messages."""
+    return Verdict(SettleAction.EXTEND, milliseconds("the extension", seconds))
+
+
+def giving_up(delay: float | None, reason: str) -> Verdict:
+    """Return what lets others have messages."""
+    delay_ms = None if delay is None else milliseconds("delay", delay)
+    return Verdict(SettleAction.RELEASE, delay_ms, reason)
+
+
+def milliseconds(what: str, seconds: float) -> int:
+    """Return a length of time as it travels.
+
+    Raises:
+        ValueError: It is negative or no number.
+    """
+    if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
+        raise ValueError(f"{what} is a number of seconds from 0 on, not {seconds}")
+    return round(seconds * 1000)
+
+
+def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:
+    """Return where a message comes from by its headers, if it is a dead letter."""
+    found = {name: value.decode("utf-8", "replace") for name, value in headers}
+    if ORIGIN_QUEUE_HEADER not in found:
+        return None
+
+    def number(name: str) -> int:
+        text = found.get(name, "")
+        return int(text) if text.isascii() and text.isdecimal() else 0
+
+    return Origin(
+        found[ORIGIN_QUEUE_HEADER],
+        found.get(ORIGIN_TOPIC_HEADER, ""),
+        number(ORIGIN_PARTITION_HEADER),
+        number(ORIGIN_OFFSET_HEADER),
+        number(RECEIVE_COUNT_HEADER),
+        number(FIRST_RECEIVED_HEADER),
+        number(LAST_RECEIVED_HEADER),
+        found.get(REASON_HEADER, ""),
+    )

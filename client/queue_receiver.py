@@ -1,0 +1,332 @@
+"""Receiving messages from all partitions of a queue, wherever they are served.
+
+Shell: asks one broker after the other for what is there; if that is nothing, waits at all of them
+at once until one has something. No task of its own: an answer is taken over in the task of the
+connection that brought it, so that one that comes too late for the caller is given back at once,
+also when the caller was cancelled. What is given back does not count as received.
+
+Invariant: an empty answer means that every partition was asked and had nothing. While some cannot
+be asked, that is tried again for up to `request_timeout`.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, cast, final
+
+import trio
+
+from client.cluster import STALE_METADATA_ERRORS, Cluster
+from client.metadata import TopicPartition
+from client.queue_directory import QueueDirectory
+from client.queue_message import RETURN, Lease, Message, Verdict
+from client.queue_settler import QueueSettler
+from client.received_messages import messages_of, missing_places, places_of
+from wire import api
+from wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    CorruptRecordError,
+    NotLeaderError,
+    ShuttingDownError,
+    TidelogError,
+    UnknownQueueError,
+    WireFormatError,
+    from_wire,
+)
+from wire.queue_admin import QueueDescription
+from wire.queues import PartitionReceived, ReceiveReply, ReceiveRequest, SettleAction
+from wire.rpc import Outcome, RpcConnection
+
+_GIVING_BACK_S: Final = 1.0
+"""How long somebody who was cancelled stays to give back what nobody saw."""
+_CONNECTING_S: Final = 0.25
+"""How long others have to wait for a broker to which there is no connection yet."""
+_EARLY_S: Final = 0.5
+"""A broker that says so much too early that there is nothing is about to stop."""
+_GRACE_S: Final = 1.0
+"""How much longer than the caller wants to wait a broker may take to say that there is nothing."""
+
+
+class ReceiveOrder(NamedTuple):
+    """What one call is to receive."""
+
+    max_messages: int
+    bytes_max: int
+    visibility_timeout_ms: int | None
+    holder: str
+    attempt_id: bytes | None
+    """FIFO queues: by which a repeated request is known."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Poll:
+    """One request under way."""
+
+    connection: RpcConnection
+    description: QueueDescription
+    partitions: list[int]
+    ends_at: float
+    """When the broker says at the latest that there is nothing."""
+    expires_at: float
+    """When the connection counts as dead."""
+
+
+@final
+class QueueReceiver:
+    """Receives messages of one queue, for any number of callers at once."""
+
+    def __init__(
+        self, cluster: Cluster, directory: QueueDirectory, settler: QueueSettler, name: str
+    ) -> None:
+        """Receive from the queue `name`; what comes too late is given back through `settler`."""
+        self.cluster = cluster
+        self.directory = directory
+        self.settler = settler
+        self.name = name
+        self.turn = 0
+        """Which broker and which partition is asked first next time."""
+
+    async def receive(self, order: ReceiveOrder, *, wait_s: float) -> list[Message]:
+        """Return some messages; none if there are none for `wait_s` seconds.
+
+        If cancelled, nothing stays leased, as far as brokers can be told so.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: A partition could not be asked, and the others had nothing.
+        """
+        self.turn += 1
+        call = _Call(self, order, wait_s)
+        try:
+            return await call.run()
+        except BaseException:
+            with trio.move_on_after(_GIVING_BACK_S, shield=True):
+                await call.give_back_all()
+            raise
+        finally:
+            call.is_over = True
+
+
+@final
+class _Call:
+    """One receive."""
+
+    def __init__(self, receiver: QueueReceiver, order: ReceiveOrder, wait_s: float) -> None:
+        now = trio.current_time()
+        self.is_over = False
+        """Whether what comes now comes too late."""
+        self._receiver = receiver
+        self._cluster = receiver.cluster
+        self._order = order
+        self._ends_at = now + wait_s
+        self._gives_up_at = now + max(wait_s, receiver.cluster.config.request_timeout)
+        self._messages: list[Message] = []
+        self._polls: dict[_Poll, None] = {}
+        self._answered: set[int] = set()
+        """Partitions that had nothing."""
+        self._failure: TidelogError | None = None
+        self._failure_count = 0
+        self._retry_at = -math.inf
+        self._arrival = trio.Event()
+
+    async def run(self) -> list[Message]:
+        """Receive."""
+        await trio.lowlevel.checkpoint()
+        by_node = await self._by_node()
+        if len(by_node) > 1:
+            await self._sweep(by_node)
+        while not self._messages:
+            now = trio.current_time()
+            partitions = self._partitions(await self._find())
+            is_all_empty = self._answered.issuperset(partitions)
+            if is_all_empty and (now >= self._ends_at + _GRACE_S or self._is_nothing_left(now)):
+                return []
+            self._raise_failure(now)
+            if now >= self._retry_at:
+                await self._ask_where_idle(partitions)
+            await self._wait()
+        return self._messages
+
+    async def give_back_all(self) -> None:
+        """Give back what the caller does not get."""
+        self.is_over = True
+        places = [message.place for message in self._messages]
+        with suppress(TidelogError):  # Then their time has to pass.
+            await self._receiver.settler.settle(places, RETURN)
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    async def _find(self) -> QueueDescription:
+        return await self._receiver.directory.find(self._receiver.name)
+
+    def _partitions(self, description: QueueDescription) -> list[int]:
+        """Return all partitions, beginning with another one each time."""
+        count = len(description.partitions)
+        leader_count = len({each.leader_id for each in description.partitions}) or 1
+        start = self._receiver.turn // leader_count
+        return [(start + step) % count for step in range(count)]
+
+    async def _by_node(self, among: Sequence[int] | None = None) -> dict[int, list[int]]:
+        """Return the partitions of each broker, beginning with another one each time."""
+        description = await self._find()
+        found: dict[int, list[int]] = {}
+        for partition in self._partitions(description) if among is None else among:
+            leader_id = description.partitions[partition].leader_id
+            if leader_id is None:
+                error = NotLeaderError(
+                    f"nobody serves partition {partition} of queue {self._receiver.name!r} now"
+                )
+                self._failed(description, error)
+            else:
+                found.setdefault(leader_id, []).append(partition)
+        nodes = sorted(found)
+        start = self._receiver.turn % (len(nodes) or 1)
+        return {node_id: found[node_id] for node_id in nodes[start:] + nodes[:start]}
+
+    async def _sweep(self, by_node: dict[int, list[int]]) -> None:
+        """Ask for what is there, one broker after the other."""
+        for node_id, partitions in by_node.items():
+            if len(self._messages) >= self._order.max_messages:
+                return
+            await self._ask(node_id, partitions, max_wait_ms=0)
+            while self._polls:
+                await self._wait()
+
+    async def _ask_where_idle(self, partitions: Sequence[int]) -> None:
+        """Ask for partitions that nobody is being asked for."""
+        asked = {partition for poll in self._polls for partition in poll.partitions}
+        idle = [partition for partition in partitions if partition not in asked]
+        wait_ms = max(0, round((self._ends_at - trio.current_time()) * 1000))
+        by_node = await self._by_node(idle)
+        for node_id in sorted(
+            by_node, key=lambda each: self._cluster.live_connection(each) is None
+        ):
+            await self._ask(node_id, by_node[node_id], max_wait_ms=wait_ms)
+
+    async def _ask(self, node_id: int, partitions: list[int], *, max_wait_ms: int) -> None:
+        description = await self._find()
+        connection = await self._connection(node_id)
+        if connection is None:
+            self._failed(description, ConnectError(f"node {node_id} cannot be reached now"))
+            return
+        order = self._order
+        request = ReceiveRequest(
+            description.queue_id,
+            partitions,
+            order.max_messages - len(self._messages),
+            order.bytes_max,
+            max_wait_ms,
+            order.visibility_timeout_ms,
+            order.holder,
+            order.attempt_id,
+        )
+        ends_at = trio.current_time() + max_wait_ms / 1000
+        expires_at = ends_at + self._cluster.config.request_timeout
+        poll = _Poll(connection, description, partitions, ends_at, expires_at)
+        self._polls[poll] = None
+        connection.submit(api.RECEIVE, request, partial(self._landed, poll))
+
+    async def _connection(self, node_id: int) -> RpcConnection | None:
+        """Return the connection to a broker, `None` if it takes long to make one."""
+        with trio.move_on_after(_CONNECTING_S):
+            with suppress(TidelogError):
+                return await self._cluster.connection_to(node_id)
+        return None
+
+    async def _wait(self) -> None:
+        """Wait until something arrived, or it is time to do something."""
+        if not self._arrival.is_set():
+            now = trio.current_time()
+            moments = (self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at)
+            expiries = (poll.expires_at for poll in self._polls)
+            wake_at = min((*(each for each in moments if each > now), *expiries))
+            with trio.CancelScope(deadline=wake_at):
+                await self._arrival.wait()
+        self._arrival = trio.Event()
+        now = trio.current_time()
+        for poll in list(self._polls):
+            if poll.expires_at <= now:
+                poll.connection.close()
+
+    def _is_nothing_left(self, now: float) -> bool:
+        return now >= self._ends_at and not self._polls
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _landed(self, poll: _Poll, outcome: Outcome) -> None:
+        self._polls.pop(poll, None)
+        if isinstance(outcome, Exception):
+            self._failed(poll.description, outcome)
+        elif isinstance(outcome[0], BrokerError):
+            self._failed(poll.description, outcome[0])
+        else:
+            self._take(poll, cast("ReceiveReply", outcome[0]), outcome[1])
+        self._arrival.set()
+
+    def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
+        start = 0
+        failed: set[int] = set()
+        for received in reply.results:
+            end = start + received.batch_bytes
+            content = bytes(attachment[start:end])
+            start = end
+            if received.error is not None:
+                failed.add(received.partition)
+                self._failed(poll.description, from_wire(received.error))
+            elif received.runs:
+                self._take_messages(poll, received, content, reply.now_ms)
+        if not failed:
+            self._answered.update(poll.partitions)
+        if not reply.results and trio.current_time() < poll.ends_at - _EARLY_S:
+            error = ShuttingDownError("a broker does not let anybody wait any more")
+            self._failed(poll.description, error)
+
+    def _take_messages(
+        self, poll: _Poll, received: PartitionReceived, content: bytes, now_ms: int
+    ) -> None:
+        settler = self._receiver.settler
+        room = 0 if self.is_over else self._order.max_messages - len(self._messages)
+        if room <= 0:
+            settler.settle_soon(places_of(received), RETURN)
+            return
+        expires_at = trio.current_time() + (received.deadline_ms - now_ms) / 1000
+        lease = Lease(received.receipt, expires_at, settler.settle)
+        at = TopicPartition(poll.description.topic, received.partition)
+        try:
+            messages = messages_of(at, received, content, lease)
+        except CorruptRecordError as error:
+            # It counts, so that messages which nobody can read are dead letters some day.
+            verdict = Verdict(SettleAction.RELEASE, reason=str(error))
+            settler.settle_soon(places_of(received), verdict)
+            self._failed(poll.description, error)
+            return
+        late = [message.place for message in messages[room:]]
+        settler.settle_soon(late + missing_places(received, messages), RETURN)
+        self._messages += messages[:room]
+
+    def _failed(self, description: QueueDescription, error: Exception) -> None:
+        """Take note that partitions could not be asked; they will be asked again."""
+        if isinstance(error, WireFormatError):
+            error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
+        assert isinstance(error, TidelogError), "a connection says nothing else"
+        self._failure = error
+        self._failure_count += 1
+        self._retry_at = trio.current_time() + self._cluster.backoff.delay(self._failure_count)
+        if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError)):
+            self._receiver.directory.doubt(description)
+
+    def _raise_failure(self, now: float) -> None:
+        """Raise what is in the way, if it stays there."""
+        failure = self._failure
+        if failure is None:
+            return
+        is_passing = isinstance(failure, (ConnectionLostError, UnknownQueueError)) or (
+            isinstance(failure, BrokerError) and failure.is_retriable
+        )
+        if not is_passing or now >= self._gives_up_at:
+            raise failure

@@ -1,0 +1,290 @@
+"""Settling messages: what is to become of them is told to those who serve them.
+
+Shell: a few requests to each broker are under way at a time, and what comes meanwhile goes together
+in the next one, so requests grow by themselves under load. What could not be told is told again,
+and again, to whoever serves the partition then.
+
+A settlement whose answer was lost may have been carried out. Told again, it may be refused because
+it was: then that is success.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import trio
+
+from client.cluster import STALE_METADATA_ERRORS, Cluster
+from client.queue_directory import QueueDirectory, leader_of
+from client.queue_message import Verdict
+from client.receipt_handle import ReceivedPlace
+from wire import api
+from wire.errors import (
+    BatchError,
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    MessageGoneError,
+    NotLeaderError,
+    ReceiptExpiredError,
+    RetriableError,
+    TidelogError,
+    UnknownQueueError,
+    WireFormatError,
+    from_wire,
+)
+from wire.queues import Run, SettleAction, Settled, Settlement, SettleRequest
+
+_FLIGHTS_MAX: Final = 4
+"""Requests to one broker at a time."""
+_SETTLEMENTS_MAX: Final = 500
+"""In one request."""
+_REFUSED_BECAUSE_DONE: Final = {
+    SettleAction.DELETE: (MessageGoneError,),
+    SettleAction.EXTEND: (),
+    SettleAction.RELEASE: (MessageGoneError, ReceiptExpiredError),
+    SettleAction.REJECT: (MessageGoneError,),
+    SettleAction.RETURN: (MessageGoneError, ReceiptExpiredError),
+}
+"""What may be said the second time because of the first."""
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Call:
+    """What one caller waits for."""
+
+    errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
+    """By place in what the caller gave."""
+    open_count: int = 0
+    is_done: trio.Event = field(default_factory=trio.Event)
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Order:
+    """Messages of one receive that a caller wants settled alike."""
+
+    call: _Call
+    partition: int
+    receipt: bytes
+    verdict: Verdict
+    places: dict[int, list[int]]
+    """By offset: where the caller named it."""
+    gives_up_at: float
+    failure_count: int = 0
+    is_done_perhaps: bool = False
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Lane:
+    """What one broker is to be told."""
+
+    waiting: deque[_Order] = field(default_factory=deque[_Order])
+    flight_count: int = 0
+
+
+@final
+class QueueSettler:
+    """Settles messages of one queue."""
+
+    def __init__(self, cluster: Cluster, directory: QueueDirectory, name: str) -> None:
+        """Settle messages of the queue `name`."""
+        self._cluster = cluster
+        self._directory = directory
+        self._name = name
+        self._lanes: dict[int, _Lane] = {}
+
+    async def settle(self, places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
+        """Settle messages, all alike.
+
+        If cancelled, each of them may be settled or not.
+
+        Raises:
+            BrokerError: The only message could not be settled.
+            BatchError: Some of several messages could not be settled; it says which, and why.
+            UnknownQueueError: There is no such queue.
+            ConnectionLostError: Nobody answers; it may be settled or not.
+        """
+        await trio.lowlevel.checkpoint()
+        if not places:
+            return
+        description = await self._directory.find(self._name)
+        for place in places:
+            leader_of(description, place.partition)
+        call = _Call()
+        for order in self._orders(places, verdict, call):
+            call.open_count += 1
+            await self._put(order)
+        await call.is_done.wait()
+        if not call.errors:
+            return
+        if len(places) == 1:
+            raise call.errors[0]
+        raise BatchError(
+            f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
+            f" because: {next(iter(call.errors.values()))}",
+            call.errors,
+        )
+
+    def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
+        """Settle messages in a task of the client; nobody learns of failures."""
+        if places:
+            self._cluster.nursery.start_soon(self._try_to_settle, list(places), verdict)
+
+    async def _try_to_settle(self, places: list[ReceivedPlace], verdict: Verdict) -> None:
+        try:
+            await self.settle(places, verdict)
+        except TidelogError as error:
+            self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
+
+    def _orders(
+        self, places: Sequence[ReceivedPlace], verdict: Verdict, call: _Call
+    ) -> Iterable[_Order]:
+        gives_up_at = trio.current_time() + self._cluster.config.request_timeout
+        orders: dict[tuple[int, bytes], _Order] = {}
+        for index, (partition, offset, receipt) in enumerate(places):
+            order = orders.get((partition, receipt))
+            if order is None:
+                order = _Order(call, partition, receipt, verdict, {}, gives_up_at)
+                orders[partition, receipt] = order
+            order.places.setdefault(offset, []).append(index)
+        return orders.values()
+
+    async def _put(self, order: _Order) -> None:
+        """Have an order carried out."""
+        try:
+            description = await self._directory.find(self._name)
+            leader_id = leader_of(description, order.partition)
+        except TidelogError as error:
+            _finish(order, error)
+            return
+        if leader_id is None:
+            self._directory.doubt(description)
+            nobody = NotLeaderError(f"nobody serves partition {order.partition} of the queue now")
+            self._failed(order, nobody)
+            return
+        lane = self._lanes.setdefault(leader_id, _Lane())
+        lane.waiting.append(order)
+        if lane.flight_count < _FLIGHTS_MAX:
+            lane.flight_count += 1
+            self._cluster.nursery.start_soon(self._fly, leader_id, lane)
+
+    async def _fly(self, node_id: int, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                count = min(len(lane.waiting), _SETTLEMENTS_MAX)
+                orders = [lane.waiting.popleft() for _ in range(count)]
+                await self._send(node_id, orders)
+        finally:
+            lane.flight_count -= 1
+
+    async def _send(self, node_id: int, orders: list[_Order]) -> None:
+        try:
+            description = await self._directory.find(self._name)
+            connection = self._cluster.connection_nowait(node_id)
+            if connection is None:
+                raise ConnectError(f"node {node_id}, which serves the queue, cannot be reached")
+            settlements = [_settlement(order) for order in orders]
+            request = SettleRequest(description.queue_id, settlements)
+            reply = await self._cluster.ask_once(connection, api.SETTLE, request)
+            if len(reply.results) != len(orders):
+                connection.close()
+                raise WireFormatError(f"{len(reply.results)} results for {len(orders)} settlements")
+        except TidelogError as error:
+            for order in orders:
+                self._failed(order, error)
+        else:
+            for order, result in zip(orders, reply.results, strict=True):
+                self._answered(order, result)
+
+    def _answered(self, order: _Order, result: Settled) -> None:
+        if result.error is not None:
+            self._failed(order, from_wire(result.error))
+            return
+        again: list[int] = []
+        failure: BrokerError | None = None
+        for refused in result.refused:
+            error = from_wire(refused.error)
+            offsets = [each for each in _offsets(refused.runs) if each in order.places]
+            if error.is_retriable:
+                again, failure = [*again, *offsets], error
+            elif not _is_done(order, error):
+                for offset in offsets:
+                    order.call.errors.update(dict.fromkeys(order.places[offset], error))
+        if failure is None:
+            _finish(order, None)
+        else:
+            order.places = {offset: order.places[offset] for offset in again}
+            self._failed(order, failure)
+
+    def _failed(self, order: _Order, error: TidelogError) -> None:
+        """Have an order carried out later, if that may help."""
+        if isinstance(error, WireFormatError):
+            error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
+        may_help = isinstance(error, (RetriableError, ConnectionLostError, UnknownQueueError))
+        delay = self._cluster.backoff.delay(order.failure_count + 1)
+        if not may_help or trio.current_time() + delay >= order.gives_up_at:
+            _finish(order, error)
+            return
+        if not isinstance(error, (ConnectError, UnknownQueueError)):
+            # Also a broker that is deposed may have had it committed.
+            order.is_done_perhaps = True
+        order.failure_count += 1
+        self._cluster.nursery.start_soon(self._put_again, order, error, delay)
+
+    async def _put_again(self, order: _Order, error: TidelogError, delay: float) -> None:
+        if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError)):
+            try:
+                self._directory.doubt(await self._directory.find(self._name))
+            except TidelogError as failure:
+                _finish(order, failure)
+                return
+        await trio.sleep(delay)
+        await self._put(order)
+
+
+def _settlement(order: _Order) -> Settlement:
+    verdict = order.verdict
+    return Settlement(
+        order.partition,
+        order.receipt,
+        runs_of(order.places),
+        int(verdict.action),
+        verdict.delay_ms,
+        verdict.reason,
+    )
+
+
+def _finish(order: _Order, error: TidelogError | None) -> None:
+    call = order.call
+    if error is not None and not _is_done(order, error):
+        for indexes in order.places.values():
+            call.errors.update(dict.fromkeys(indexes, error))
+    call.open_count -= 1
+    if not call.open_count:
+        call.is_done.set()
+
+
+def _is_done(order: _Order, error: TidelogError) -> bool:
+    """Return whether an error says that what was asked for before has happened."""
+    expected = _REFUSED_BECAUSE_DONE[order.verdict.action]
+    return order.is_done_perhaps and isinstance(error, expected)
+
+
+def runs_of(offsets: Iterable[int]) -> list[Run]:
+    """Return offsets as runs."""
+    runs: list[Run] = []
+    for offset in sorted(offsets):
+        if runs and sum(runs[-1]) == offset:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((offset, 1))
+    return runs
+
+
+def _offsets(runs: Iterable[Run]) -> Iterator[int]:
+    for first, count in runs:
+        yield from range(first, first + count)

@@ -1,0 +1,52 @@
+"""Where queues are served is asked once, and again when somebody doubts it."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from client.queue_directory import leader_of
+from client.queue_shared import QueueShared
+from tests.client.fronts import fronted_client, fronted_cluster
+from wire import api
+from wire.errors import UnknownPartitionError, UnknownQueueError
+
+
+async def test_many_who_ask_at_once_ask_together(autojump_clock: MockClock) -> None:
+    async with (
+        fronted_cluster(autojump_clock, (1, 2)) as cluster,
+        fronted_client(cluster) as client,
+    ):
+        await client.admin.create_queue("work", topic="orders")
+        cluster.leaders[1] = (2, 0)
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        front = cluster.fronts[1]
+        before = len(front.asked)
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(shared.directory.find, "work")
+        assert front.asked[before:].count(api.DESCRIBE_QUEUES) == 1  # type: ignore[arg-type]
+
+        found = await shared.directory.find("work")
+        assert [leader_of(found, number) for number in (0, 1)] == [1, 2]
+        with pytest.raises(UnknownPartitionError, match="has 2 partitions, there is no 2"):
+            leader_of(found, 2)
+
+        cluster.leaders[1] = (1, 1)
+        assert await shared.directory.find("work") is found
+        shared.directory.doubt(found)
+        newer = await shared.directory.find("work")
+        assert leader_of(newer, 1) == 1
+        shared.directory.doubt(found)
+        assert await shared.directory.find("work") is newer, "that is known better already"
+
+
+async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        for _ in range(2):
+            with pytest.raises(UnknownQueueError, match="'work'"):
+                await shared.directory.find("work")
+        await client.admin.create_queue("work", topic="orders")
+        assert (await shared.directory.find("work")).topic == "orders"

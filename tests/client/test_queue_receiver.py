@@ -1,0 +1,181 @@
+"""Receiving from queues that several brokers serve: leaders that move, brokers that die or stop."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from client.queue_message import Message
+from tests.client.queue_world import drain, fill, lead, queue_of
+from tests.coordinator.raft_life import until
+from wire import api
+from wire.errors import LogOfflineError, NotLeaderError, ShuttingDownError, TidelogError
+
+
+async def test_messages_of_several_brokers_are_received_and_settled_at_theirs(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1, 2, 3)) as (queue, cluster):
+        await fill(queue, 30)
+
+        messages = await queue.receive(100)
+
+        assert len(messages) == 30
+        assert {message.partition for message in messages} == {0, 1, 2}
+        await queue.delete_batch(messages)
+        for front in cluster.fronts.values():
+            assert front.asked.count(api.SETTLE) == 1  # type: ignore[arg-type]
+
+
+async def test_a_receive_takes_no_more_than_is_wanted_from_all_together(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, _):
+        await fill(queue, 40)
+        messages = await queue.receive(35)
+        assert len(messages) == 35
+        assert {message.partition for message in messages} == {0, 1}
+        counts = await queue.counts()
+        assert sum(each.leased for each in counts) == 35
+
+
+async def test_another_broker_is_first_each_time(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, _):
+        await fill(queue, 40)
+        firsts = [(await queue.receive(1))[0].partition for _ in range(4)]
+        assert firsts in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
+async def test_what_comes_too_late_from_another_broker_is_given_back_and_does_not_count(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, visibility_timeout=600) as (queue, _):
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(1, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(2)
+            await fill(queue, 20)
+        assert len(got) == 1
+        await trio.sleep(1)
+        counts = await queue.counts()
+        assert sum(each.leased for each in counts) == 1
+        rest = await queue.receive(100)
+        assert len(rest) == 19
+        assert {message.receive_count for message in rest} == {1}
+
+
+async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
+        await fill(queue, 4)
+        await queue.counts()
+        cluster.fronts[2].is_frozen = True
+        with trio.move_on_after(3):
+            await queue.receive(100, wait=20)
+        cluster.fronts[2].is_frozen = False
+        await trio.sleep(1)
+        found = {number: each.leased for number, each in enumerate(await queue.counts())}
+        assert found[0] == 0
+
+
+async def test_a_leader_that_changes_is_followed_without_an_error(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        for number in range(6):
+            lead(cluster, 1 + number % 2)
+            await queue.send(b"%d" % number)
+            (message,) = await queue.receive(wait=5)
+            assert message.value == b"%d" % number
+            lead(cluster, 1 + (number + 1) % 2)
+            await message.delete()
+        assert await drain(queue) == []
+
+
+@pytest.mark.parametrize("trouble", ["killed", "refusing", "frozen"])
+async def test_a_broker_in_trouble_is_replaced_while_somebody_waits(
+    autojump_clock: MockClock, trouble: str
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+        got: list[Message] = []
+
+        async def receive() -> None:
+            while len(got) < 2:
+                got.extend(await queue.receive(wait=60))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await until(lambda: api.RECEIVE in cluster.fronts[2].asked)
+            if trouble == "killed":
+                cluster.fronts[2].stop()
+            elif trouble == "frozen":
+                cluster.fronts[2].is_frozen = True
+                cluster.fronts[2].break_connections()
+            else:
+                cluster.fronts[2].refusal = NotLeaderError("no more")
+                cluster.fronts[2].break_connections()
+            await trio.sleep(1)
+            lead(cluster, 1)
+            began = trio.current_time()
+            for number in range(2):
+                await queue.send(b"%d" % number)
+            await until(lambda: len(got) >= 2)
+            assert trio.current_time() - began < 15
+        await queue.delete_batch(got)
+        assert await drain(queue) == []
+
+
+async def test_nobody_hears_of_brokers_that_are_away_for_a_moment(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 20)
+        seen: list[Message] = []
+
+        async def disturb() -> None:
+            while True:
+                await trio.sleep(0.3)
+                cluster.fronts[1].break_connections()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(disturb)
+            while len({message.offset for message in seen}) < 20:
+                messages = await queue.receive(3, visibility_timeout=5, wait=10)
+                await trio.sleep(0.1)
+                seen += messages
+                await queue.delete_batch(messages)
+            nursery.cancel_scope.cancel()
+        await trio.sleep(6)
+        assert await drain(queue) == []
+
+
+async def test_a_queue_that_nobody_serves_is_an_error_after_a_while_and_not_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+        cluster.fronts[2].refusal = ShuttingDownError("it stops")
+        began = trio.current_time()
+
+        with pytest.raises(TidelogError, match="it stops"):
+            await queue.receive(wait=1)
+
+        assert 29 < trio.current_time() - began < 35
+        cluster.fronts[2].refusal = None
+        await fill(queue, 10)
+        cluster.fronts[2].refusal = ShuttingDownError("it stops")
+        assert await queue.receive(wait=0), "what the others have is handed out"
+
+
+async def test_what_waiting_does_not_cure_is_raised_at_once(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+        cluster.fronts[2].refusal = LogOfflineError("its disk failed")
+        with pytest.raises(LogOfflineError, match="its disk failed"):
+            await queue.receive(wait=20)
+        assert trio.current_time() < 1

@@ -1,0 +1,117 @@
+"""Settling messages at several brokers, also when answers are lost."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from client.queue_settler import runs_of
+from client.receipt_handle import ReceivedPlace, handle_of
+from tests.client.queue_world import drain, fill, lead, queue_of
+from wire import api
+from wire.errors import BatchError, ConnectionLostError, NotLeaderError, UnknownPartitionError
+from wire.queues import SettleRequest
+
+
+async def test_a_message_is_deleted_although_the_answer_was_lost(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), fencing="on") as (queue, cluster):
+        await fill(queue, 3)
+        messages = await queue.receive()
+        answers = 0
+
+        async def lose(node_id: int, request: object) -> object:
+            nonlocal answers
+            answers += 1
+            done, _ = await cluster.pass_on(api.SETTLE, request, b"")  # type: ignore[arg-type]
+            if answers % 2:
+                cluster.fronts[node_id].break_connections()
+            return done
+
+        cluster.answers[api.SETTLE] = lose  # type: ignore[index]
+        await messages[0].delete()
+        await messages[1].release()
+        await messages[2].reject("broken")
+        assert answers == 6
+        assert [message.value for message in await queue.receive()] == [b"1"]
+
+
+async def test_what_many_tasks_settle_at_the_same_time_goes_together(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 100)
+        messages = await queue.receive(100)
+        async with trio.open_nursery() as nursery:
+            for message in messages:
+                nursery.start_soon(message.delete)
+        assert cluster.fronts[1].asked.count(api.SETTLE) <= 4  # type: ignore[arg-type]
+        assert await drain(queue) == []
+
+
+async def test_a_partition_that_nobody_leads_holds_up_no_other(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await fill(queue, 10)
+        messages = await queue.receive(100)
+        cluster.fronts[2].refusal = NotLeaderError("not me")
+        done: list[int] = []
+
+        async def delete(partition: int) -> None:
+            await queue.delete_batch(each for each in messages if each.partition == partition)
+            done.append(partition)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delete, 1)
+            nursery.start_soon(delete, 0)
+            await trio.sleep(2)
+            assert done == [0]
+            lead(cluster, 1)
+        assert done == [0, 1]
+
+
+async def test_nobody_waits_for_ever_for_a_broker_that_does_not_come_back(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await fill(queue, 10)
+        messages = await queue.receive(100)
+        cluster.fronts[2].stop()
+        began = trio.current_time()
+        with pytest.raises(BatchError, match="5 of 10 messages could not be settled") as caught:
+            await queue.delete_batch(messages)
+        assert 25 < trio.current_time() - began < 70
+        failed = {messages[index].partition for index in caught.value.errors}
+        assert failed == {1}
+        assert all(isinstance(e, ConnectionLostError) for e in caught.value.errors.values())
+
+
+async def test_a_settlement_says_the_messages_of_a_receive_in_runs(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 6)
+        messages = await queue.receive()
+        asked: list[SettleRequest] = []
+
+        async def note(node_id: int, request: object) -> object:
+            del node_id
+            assert isinstance(request, SettleRequest)
+            asked.append(request)
+            return (await cluster.pass_on(api.SETTLE, request, b""))[0]  # type: ignore[arg-type]
+
+        cluster.answers[api.SETTLE] = note  # type: ignore[index]
+        await queue.delete_batch([messages[n] for n in (4, 0, 1, 5)])
+        assert [each.runs for each in asked[0].settlements] == [[(0, 2), (4, 2)]]
+
+
+async def test_a_handle_of_a_partition_that_is_not_there_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, _):
+        with pytest.raises(UnknownPartitionError, match="has 2 partitions, there is no 7"):
+            await queue.delete(handle_of(ReceivedPlace(7, 0, b"receipt")))
+
+
+def test_offsets_become_runs() -> None:
+    assert runs_of([]) == []
+    assert runs_of([5, 3, 4, 9]) == [(3, 3), (9, 1)]
