@@ -3,13 +3,13 @@
 Shell: owns a connection to each node that was asked lately.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
 import trio
 
 from wire.api import Api
-from wire.env import Env
+from wire.env import BytesLike, Env
 from wire.errors import ConnectionLostError
 from wire.rpc import RpcConnection, connect_stream
 
@@ -37,9 +37,15 @@ class Peers:
         self._connecting: dict[int, trio.Lock] = {}
 
     async def ask(
-        self, node_id: int, asked: Api[Request, Reply], request: Request, *, timeout_s: float
+        self,
+        node_id: int,
+        asked: Api[Request, Reply],
+        request: Request,
+        *,
+        timeout_s: float,
+        attachment: Sequence[BytesLike] = (),
     ) -> Reply:
-        """Return a node's answer.
+        """Return a node's answer to a request and what is attached to it.
 
         If cancelled, the request may be carried out, or not.
 
@@ -50,7 +56,9 @@ class Peers:
         """
         connection = await self._connection(node_id)
         with trio.move_on_after(timeout_s):
-            return await connection.ask(asked, request)
+            return await connection.call(
+                asked, request, take=lambda reply, _: reply, attachment=attachment
+            )
         # After a partition a new connection works at once, the old one after a long while.
         connection.close()
         raise ConnectionLostError(f"node {node_id} did not answer for {timeout_s:g} s")

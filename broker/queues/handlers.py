@@ -57,12 +57,12 @@ class QueueSurroundings:
 
 def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
     """Return what serves the queues of a broker."""
-    metadata, nursery = surroundings.cluster.metadata, surroundings.nursery
-    waiting, bytes_max = surroundings.waiting, surroundings.receive_bytes_max
+    nursery, waiting = surroundings.nursery, surroundings.waiting
+    bytes_max = surroundings.receive_bytes_max
     server = QueueServer(
         surroundings.env,
         nursery,
-        lambda: metadata.state.catalog,
+        surroundings.cluster,
         surroundings.partitions,
         surroundings.flusher,
         SliceReader(surroundings.env),

@@ -1,6 +1,6 @@
 """Reading the records under a partition of a queue, in a task where that takes time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar, final
 
 import trio
@@ -11,7 +11,7 @@ from logstore.slice import LogSlice
 from queue_layer.queue_partition import QueuePartition
 from wire.errors import CorruptRecordError, LogOfflineError
 from wire.outbox import FileRegion
-from wire.queues import SeenRun
+from wire.queues import ReceivedRun, SeenRun
 
 Result = TypeVar("Result")
 
@@ -38,7 +38,7 @@ class RecordReading:
             is_enough=(lambda: False) if needs_all else is_enough,
         )
 
-    async def read(self, runs: list[SeenRun], *, bytes_max: int) -> Gathered:
+    async def read(self, runs: Sequence[SeenRun | ReceivedRun], *, bytes_max: int) -> Gathered:
         """Find the batches of messages; see `SourceRecords.gather`."""
         return await self.drive(self._records.gather(runs, bytes_max=bytes_max))
 

@@ -77,6 +77,19 @@ class MessageWaiter(Protocol):
         ...
 
 
+class Moving(Protocol):
+    """Moves what a partition has to move."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether something is under way."""
+        ...
+
+    def look(self) -> None:
+        """There may be something."""
+        ...
+
+
 class QueueSurroundings(Protocol):
     """What a partition of a queue needs of the broker that serves it."""
 
@@ -86,6 +99,10 @@ class QueueSurroundings(Protocol):
     partitions: Partitions
     flusher: Flusher
     reader: SliceReader
+
+    def mover_of(self, served: "ServedPartition") -> Moving:
+        """Return what moves dead letters of a partition."""
+        ...
 
     def facts(self, queue_id: bytes) -> QueueFacts:
         """Return what the metadata says of a queue.
@@ -143,6 +160,7 @@ class ServedPartition:
         )
         self.reading = RecordReading(self.records, surroundings.reader)
         self._surroundings = surroundings
+        self._mover = surroundings.mover_of(self)
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
@@ -239,7 +257,8 @@ class ServedPartition:
     @property
     def is_idle(self) -> bool:
         """Whether nobody would miss what is known here: the journal has it."""
-        return self.is_loaded and not (self.waiters or self._is_reading or self.journal.has_staged)
+        is_busy = self._is_reading or self.journal.has_staged or self._mover.is_moving
+        return self.is_loaded and not (self.waiters or is_busy)
 
     def unload(self) -> None:
         """Forget what is known here, of which nobody makes use."""
@@ -276,7 +295,8 @@ class ServedPartition:
         facts = self._surroundings.facts(self.facts.queue_id)
         if facts != self.facts:
             self._configure(facts)
-        self._trim()
+        if not self._mover.is_moving:
+            self.trim()
 
     def _configure(self, facts: QueueFacts) -> None:
         """Let other settings be in force from now on."""
@@ -322,6 +342,8 @@ class ServedPartition:
                     self.journal.append_snapshot(self.core.snapshot(now_ms=now_ms), now_ms=now_ms)
             except BrokerError as error:
                 self.drop(error)
+        if self.is_loaded and self.error is None:
+            self._mover.look()
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -330,7 +352,12 @@ class ServedPartition:
             return None
         return self.core.next_deadline_ms
 
-    def _trim(self) -> None:
+    def probe(self, event: str, *, severity: str, **fields: object) -> None:
+        """Tell the operator."""
+        self._surroundings.env.probe(event, severity=severity, **fields)
+
+    def trim(self) -> None:
+        """Let go of what the log has lost; no batch of a move may be under way."""
         start = self.records.partition().log.log_start_offset
         if start > self.core.low_water_mark:
             self.decide(self.core.trim(start, now_ms=self.now_ms()))

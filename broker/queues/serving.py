@@ -4,7 +4,6 @@ Shell: owns the one task that attends to those to which something has happened. 
 go is served at once, and what was decided for it becomes one batch of each journal.
 """
 
-from collections.abc import Callable
 from typing import Final, final
 
 import trio
@@ -13,10 +12,12 @@ from broker.deadlines import Deadlines
 from broker.flusher import Flusher
 from broker.partitions import Partitions
 from broker.queues.facts import QueueFacts, facts_of
+from broker.queues.mover import Mover
+from broker.queues.producing import TopicProducer
 from broker.queues.served import MessageWaiter, ServedPartition
 from broker.slices import SliceReader
-from coordinator.catalog import Catalog
 from coordinator.cluster.delta import Key
+from coordinator.cluster_node import ClusterNode
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -39,18 +40,19 @@ class QueueServer:
         self,
         env: Env,
         nursery: trio.Nursery,
-        catalog: Callable[[], Catalog],
+        cluster: ClusterNode,
         partitions: Partitions,
         flusher: Flusher,
         reader: SliceReader,
     ) -> None:
-        """Serve what is led here of what `catalog` returns; `run` must run in a task."""
+        """Serve what is led here of what `cluster` knows; `run` must run in a task."""
         self.env = env
         self.nursery = nursery
         self.partitions = partitions
         self.flusher = flusher
         self.reader = reader
-        self._catalog = catalog
+        self._cluster = cluster
+        self._producer = TopicProducer(cluster)
         self._served: dict[Key, ServedPartition] = {}
         self._came: list[MessageWaiter] = []
         self._touched: dict[ServedPartition, None] = {}
@@ -64,6 +66,10 @@ class QueueServer:
         """Return how many partitions are loaded, or being loaded."""
         return len(self._served)
 
+    def mover_of(self, served: ServedPartition) -> Mover:
+        """Return what moves dead letters of a partition."""
+        return Mover(self.nursery, self._producer, served)
+
     def facts(self, queue_id: bytes) -> QueueFacts:
         """Return what the metadata says of a queue.
 
@@ -71,7 +77,7 @@ class QueueServer:
             UnknownQueueError: It was deleted.
             UnknownTopicIdError: It is not known here, maybe not yet.
         """
-        catalog = self._catalog()
+        catalog = self._cluster.metadata.state.catalog
         if not catalog.knows(queue_id):
             raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
         return facts_of(catalog, queue_id)

@@ -1,0 +1,149 @@
+"""What a message becomes when it is moved to another topic.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from queue_layer.pending_moves import DeadLetters
+from wire.queues import (
+    DEDUPLICATION_ID_HEADER,
+    DELIVER_AT_HEADER,
+    FIRST_RECEIVED_HEADER,
+    LAST_RECEIVED_HEADER,
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    REASON_HEADER,
+    RECEIVE_COUNT_HEADER,
+)
+from wire.record_batch import BatchHeader, Columns, Headers, decode_columns, encode_batch
+
+_MOVED_BYTES_MAX: Final = 256 << 10
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_PRODUCER_IDS_FROM: Final = 1 << 62
+"""Those that are given to clients are counted from 1, and never get here."""
+_OF_ORIGIN: Final = frozenset(
+    {
+        ORIGIN_QUEUE_HEADER,
+        ORIGIN_TOPIC_HEADER,
+        ORIGIN_PARTITION_HEADER,
+        ORIGIN_OFFSET_HEADER,
+        RECEIVE_COUNT_HEADER,
+        FIRST_RECEIVED_HEADER,
+        LAST_RECEIVED_HEADER,
+        REASON_HEADER,
+    }
+)
+_OF_ITS_TIME: Final = frozenset({DELIVER_AT_HEADER, DEDUPLICATION_ID_HEADER})
+"""What was said about a delivery that has been."""
+_TOO_OFTEN: Final = "max_receive_count"
+
+
+class Record(NamedTuple):
+    """A message on its way."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        of_headers = sum(len(name) + len(value) for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + of_headers
+
+
+class Origin(NamedTuple):
+    """Where a dead letter comes from."""
+
+    queue: str
+    topic: str
+    partition: int
+
+
+def producer_id_of(queue_id: bytes, partition: int) -> int:
+    """Return the identity under which one partition of a queue moves messages, always the same."""
+    drawn = blake2b(queue_id + partition.to_bytes(4, "little"), digest_size=8).digest()
+    return _PRODUCER_IDS_FROM | int.from_bytes(drawn, "little") >> 2
+
+
+def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iterator[Record]:
+    """Yield those records of a batch that have one of these offsets.
+
+    Raises:
+        WireFormatError: Nobody can read the batch.
+    """
+    columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    deltas = columns.offset_deltas or range(columns.record_count)
+    places = {header.base_offset + delta: place for place, delta in enumerate(deltas)}
+    for offset in offsets:
+        place = places.get(offset)
+        if place is not None:
+            times = columns.timestamp_deltas
+            yield Record(
+                offset,
+                header.first_timestamp_ms + (times[place] if times else 0),
+                columns.keys[place] if columns.keys else None,
+                columns.values[place] if columns.values else None,
+                columns.headers[place] if columns.headers else (),
+            )
+
+
+def as_dead_letter(record: Record, origin: Origin, letters: DeadLetters) -> Record:
+    """Return a record with headers that say where it comes from and why."""
+    kept = [each for each in record.headers if each[0] not in _OF_ORIGIN | _OF_ITS_TIME]
+    added = {
+        ORIGIN_QUEUE_HEADER: origin.queue,
+        ORIGIN_TOPIC_HEADER: origin.topic,
+        ORIGIN_PARTITION_HEADER: origin.partition,
+        ORIGIN_OFFSET_HEADER: record.offset,
+        RECEIVE_COUNT_HEADER: letters.receive_count,
+        FIRST_RECEIVED_HEADER: letters.first_received_ms,
+        LAST_RECEIVED_HEADER: letters.last_received_ms,
+        REASON_HEADER: letters.reason or _TOO_OFTEN,
+    }
+    headers = [(name, str(value).encode()) for name, value in added.items()]
+    return record._replace(headers=(*kept, *headers))
+
+
+def as_it_was(record: Record) -> Record:
+    """Return a record without headers of an origin: it goes back there."""
+    kept = [each for each in record.headers if each[0] not in _OF_ORIGIN | _OF_ITS_TIME]
+    return record._replace(headers=tuple(kept))
+
+
+def fitting(records: Sequence[Record]) -> int:
+    """Return how many records go into one batch: a rule that depends on them alone."""
+    size = 0
+    for count, record in enumerate(records):
+        size += record.size
+        if count and size > _MOVED_BYTES_MAX:
+            return count
+    return len(records)
+
+
+def batch_of(
+    records: Sequence[Record], *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> bytearray:
+    """Return a batch as an idempotent producer sends it."""
+    first_ms = records[0].timestamp_ms
+    columns = Columns(
+        len(records),
+        timestamp_deltas=[record.timestamp_ms - first_ms for record in records],
+        keys=[record.key for record in records],
+        values=[record.value for record in records],
+        headers=[record.headers for record in records],
+    )
+    return encode_batch(
+        columns,
+        first_timestamp_ms=first_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )

@@ -1,0 +1,205 @@
+"""Moving dead letters to where they are to go: once, whatever happens meanwhile.
+
+Shell: owns a task for each target to which a partition of a queue has something to move. A message
+is moved when the decision that it is dead is committed, and gone here when its batch is committed
+there. Whoever takes over in between repeats the batch under the same sequence, and is told that it
+is there.
+"""
+
+from typing import Final, final
+
+import trio
+
+from broker.queues.dead_letters import (
+    Origin,
+    Record,
+    as_dead_letter,
+    as_it_was,
+    batch_of,
+    fitting,
+    producer_id_of,
+    records_in,
+)
+from broker.queues.producing import TopicProducer
+from broker.queues.served import ServedPartition
+from queue_layer.entries import Target
+from queue_layer.pending_moves import MoveBatch
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    CorruptRecordError,
+    DuplicateSequenceError,
+    InvalidRequestError,
+    OutOfOrderSequenceError,
+    UnknownTopicError,
+    WireFormatError,
+)
+from wire.queues import ReceivedRun
+from wire.record_batch import parse_header
+
+_READ_BYTES_MAX: Final = 8 << 20
+_RETRY_MIN_S: Final = 0.1
+_RETRY_MAX_S: Final = 5.0
+
+
+@final
+class Mover:
+    """Moves what one partition of a queue has to move."""
+
+    def __init__(
+        self, nursery: trio.Nursery, producer: TopicProducer, served: ServedPartition
+    ) -> None:
+        """Move with `producer`; tasks run in `nursery`."""
+        self._nursery = nursery
+        self._producer = producer
+        self._served = served
+        self._under_way: set[Target] = set()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._under_way)
+
+    def look(self) -> None:
+        """Begin to move what is to be moved."""
+        for target in self._served.core.move_targets:
+            if target not in self._under_way:
+                self._under_way.add(target)
+                self._nursery.start_soon(self._run, target)
+
+    async def _run(self, target: Target) -> None:
+        served = self._served
+        delay_s = _RETRY_MIN_S
+        try:
+            while served.error is None:
+                batch = served.core.next_move(target)
+                if batch is None:
+                    return
+                try:
+                    await self._move(batch)
+                    delay_s = _RETRY_MIN_S
+                except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                    self._tell(batch, error)
+                    await trio.sleep(delay_s)
+                    delay_s = min(2 * delay_s, _RETRY_MAX_S)
+        finally:
+            self._under_way.discard(target)
+
+    def _tell(self, batch: MoveBatch, error: Exception) -> None:
+        self._served.probe(
+            "dead_letters_wait",
+            severity="warning",
+            queue=self._served.facts.name,
+            partition=self._served.number,
+            topic=self._producer.topic_name(batch.target[0]),
+            reason=str(error),
+        )
+
+    async def _move(self, batch: MoveBatch) -> None:
+        """Move the first messages of a batch.
+
+        Raises:
+            BrokerError: They are not moved, or nobody knows: the same is to be tried again.
+            ConnectionLostError: Nobody knows.
+            WireFormatError: The records cannot be read.
+        """
+        served = self._served
+        # What is not committed may come to nothing, and then the message stays where it is.
+        await served.committed()
+        if served.records.partition().log.log_start_offset > batch.runs[0][0]:
+            served.trim()
+            return
+        records = await self._read(batch)
+        records = records[: fitting(records)]
+        count = await self._produce(batch, records)
+        served.require()
+        if count:
+            served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+
+    async def _produce(self, batch: MoveBatch, records: list[Record]) -> int:
+        """Return how many of the first records are at the target now, as far as it is known.
+
+        Raises:
+            BrokerError: As for `_move`.
+        """
+        encoded = batch_of(
+            records,
+            producer_id=producer_id_of(self._served.facts.queue_id, self._served.number),
+            producer_epoch=batch.epoch,
+            base_sequence=batch.sequence,
+        )
+        try:
+            await self._producer.produce(batch.target, encoded)
+        except DuplicateSequenceError:
+            # Longer ago than the target remembers batches: at least the first one is there.
+            return 1
+        except UnknownTopicError as error:
+            self._fail(batch, batch.count, str(error))
+            return 0
+        except OutOfOrderSequenceError as error:
+            # The target has forgotten what came before: begin anew, under the next epoch.
+            self._fail(batch, batch.count, str(error))
+            return 0
+        except InvalidRequestError as error:
+            if len(records) > 1:
+                return await self._produce(batch, records[:1])
+            self._fail(batch, 1, str(error))
+            return 0
+        return len(records)
+
+    def _fail(self, batch: MoveBatch, count: int, reason: str) -> None:
+        served = self._served
+        served.require()
+        served.decide(served.core.move_failed(batch, count, reason, now_ms=served.now_ms()))
+
+    async def _read(self, batch: MoveBatch) -> list[Record]:
+        """Return the first messages of a batch, as they are to be at the target.
+
+        Raises:
+            CorruptRecordError: The first one cannot be read.
+            BrokerError: Reading failed.
+            WireFormatError: The records cannot be read.
+        """
+        served = self._served
+        runs = [ReceivedRun(first, count, 0, 0) for first, count in batch.runs]
+        gathered = await served.reading.read(runs, bytes_max=_READ_BYTES_MAX)
+        if not gathered.taken or gathered.taken[0][0] != batch.runs[0][0]:
+            first = batch.runs[0][0]
+            raise gathered.damage or CorruptRecordError(
+                f"record {first} cannot be read", offset=first, next_offset=first + 1
+            )
+        wanted = [
+            offset
+            for (first, count), (taken_first, taken_count) in zip(
+                batch.runs, gathered.taken, strict=False
+            )
+            if first == taken_first
+            for offset in range(first, first + min(count, taken_count))
+        ]
+        found: dict[int, Record] = {}
+        for each in gathered.batches:
+            data = each.file.read_at(each.position, each.size)
+            header = parse_header(data)
+            if header is None:
+                raise CorruptRecordError(
+                    f"record {each.base_offset} cannot be read",
+                    offset=each.base_offset,
+                    next_offset=each.next_offset,
+                )
+            inside = [at for at in wanted if each.base_offset <= at < each.next_offset]
+            found |= {record.offset: record for record in records_in(data, header, inside)}
+        return self._as_moved(batch, [found[offset] for offset in wanted if offset in found])
+
+    def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
+        served = self._served
+        if batch.target != served.core.config.dead_letter_target:
+            return [as_it_was(record) for record in records]
+        facts = served.facts
+        topic = self._producer.topic_name(facts.source_id)
+        origin = Origin(facts.name, topic, served.number)
+        letters = {
+            offset: each
+            for each in served.core.dead_letters(batch)
+            for offset in range(each.first_offset, each.first_offset + each.count)
+        }
+        return [as_dead_letter(record, origin, letters[record.offset]) for record in records]

@@ -1,0 +1,53 @@
+"""Producing to topics that any broker may lead."""
+
+from typing import Final, final
+
+from coordinator.cluster_node import ClusterNode
+from queue_layer.entries import Target
+from wire import api
+from wire.env import BytesLike
+from wire.errors import LeaderNotAvailableError, UnknownTopicError, from_wire
+from wire.produce import Acks, PartitionBatch, ProduceRequest
+
+_TIMEOUT_MS: Final = 10_000
+_ANSWER_TIMEOUT_S: Final = 15.0
+
+
+@final
+class TopicProducer:
+    """Sends batches to the leaders of partitions, as a client does."""
+
+    def __init__(self, cluster: ClusterNode) -> None:
+        """Know of leaders what `cluster` knows."""
+        self._cluster = cluster
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """Return the name of a topic, empty if it is not there (any more)."""
+        topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
+
+    async def produce(self, target: Target, batch: BytesLike) -> None:
+        """Append one batch; it is committed when this returns.
+
+        Raises:
+            UnknownTopicError: The topic was deleted.
+            BrokerError: It was refused, or nobody knows.
+            ConnectionLostError: Nobody knows.
+        """
+        state = self._cluster.metadata.state
+        if state.catalog.was_deleted(target[0]):
+            raise UnknownTopicError("the topic was deleted")
+        known = state.partition(*target)
+        if known is None or known.leader is None:
+            raise LeaderNotAvailableError(f"nobody leads partition {target[1]} at the moment")
+        request = ProduceRequest(Acks.ALL, _TIMEOUT_MS, [PartitionBatch(*target, len(batch))])
+        reply = await self._cluster.peers.ask(
+            known.leader,
+            api.PRODUCE,
+            request,
+            timeout_s=_ANSWER_TIMEOUT_S,
+            attachment=[batch],
+        )
+        error = reply.results[0].error
+        if error is not None:
+            raise from_wire(error)

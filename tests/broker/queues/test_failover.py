@@ -1,0 +1,144 @@
+"""Queues of three brokers: who serves them dies, and nothing that was said becomes untrue."""
+
+import pytest
+import trio
+
+from client.client import Client
+from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
+from tests.broker.queues.workers import JOURNAL, Workers
+from tests.broker.replication.three_brokers import (
+    PORT,
+    ThreeBrokers,
+    host_of,
+    live,
+    produce,
+)
+from tests.coordinator.raft_life import until
+from tests.simulation.process import Process
+from wire.errors import NotLeaderError, TidelogError
+from wire.rpc import open_rpc
+
+MESSAGES = 60
+
+
+async def make_queue(brokers: ThreeBrokers, count: int, **settings: str) -> bytes:
+    """Create a queue with some messages; return its id."""
+
+    async def work(client: Client) -> bytes:
+        await client.admin.create_topic("orders", 1, replication_factor=3)
+        queue = await client.admin.create_queue("orders", **settings)  # type: ignore[arg-type]
+        await produce(client, count)
+        return queue.queue_id
+
+    queue_id = await brokers.with_client(work)
+    await until(lambda: brokers.leader(JOURNAL) is not None)
+    return queue_id
+
+
+async def at_leader(brokers: ThreeBrokers, process: Process, queue_id: bytes) -> list[Message]:
+    """Receive one message, from whoever serves the queue."""
+    while True:
+        leader = brokers.leader(JOURNAL)
+        try:
+            async with open_rpc(
+                process.env.network,
+                host_of(leader or 1),
+                PORT,
+                client_name="a client",
+                client_version="0",
+            ) as client:
+                with trio.move_on_after(10):
+                    return await received(submit_receive(client, queue_id, 1))
+        except (TidelogError, OSError):
+            pass
+        await trio.sleep(0.1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
+    seed: int,
+) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_queue(brokers, MESSAGES, visibility_timeout_ms="20s")
+        workers = Workers(brokers, queue_id)
+        for number in range(2):
+            machine = brokers.world.add_node(f"worker{number}")
+            machine.start(workers.work)
+        await until(lambda: len(workers.deleted) >= 10)
+        leader = brokers.leader(JOURNAL)
+        assert leader is not None
+        brokers.kill(leader)
+        await until(lambda: brokers.leader(JOURNAL) not in {None, leader}, 60)
+        brokers.start(leader)
+        await until(lambda: workers.are_done == MESSAGES, 120)
+        await trio.sleep(60)  # What is not deleted after all comes again.
+        workers.should_stop = True
+
+        workers.check()
+        assert len(workers.deleted) >= MESSAGES - 6  # Two answers may have been lost.
+        assert workers.offsets() == set(range(MESSAGES))
+
+    live(seed, main)
+
+
+def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kept() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_queue(brokers, 1, visibility_timeout_ms="60s")
+        first = brokers.leader(JOURNAL)
+        assert first is not None
+        done = trio.Event()
+
+        async def client(process: Process) -> None:
+            messages = await at_leader(brokers, process, queue_id)
+            assert [message.offset for message in messages] == [0]
+            brokers.kill(first)
+            await until(lambda: brokers.leader(JOURNAL) not in {None, first}, 60)
+            assert await at_leader(brokers, process, queue_id) == []
+            second = brokers.leader(JOURNAL)
+            assert second is not None
+            async with open_rpc(
+                process.env.network,
+                host_of(second),
+                PORT,
+                client_name="a client",
+                client_version="0",
+            ) as connection:
+                reply = await submit_settle(connection, queue_id, messages).reply()
+                assert reply.results[0].error is None
+                assert reply.results[0].refused == []
+            await trio.sleep(61)
+            assert await at_leader(brokers, process, queue_id) == []
+            done.set()
+
+        brokers.world.add_node("somebody").start(client)
+        await done.wait()
+
+    live(3, main)
+
+
+def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_queue(brokers, 0)
+        first = brokers.leader(JOURNAL)
+        assert first is not None
+        done = trio.Event()
+
+        async def client(process: Process) -> None:
+            async with open_rpc(
+                process.env.network,
+                host_of(first),
+                PORT,
+                client_name="a client",
+                client_version="0",
+            ) as connection:
+                pending = submit_receive(connection, queue_id, max_wait_ms=600_000)
+                await trio.sleep(1)
+                brokers.stop(first)
+                with pytest.raises(NotLeaderError):
+                    await received(pending)
+            done.set()
+
+        brokers.world.add_node("somebody").start(client)
+        await done.wait()
+
+    live(4, main)

@@ -1,0 +1,176 @@
+"""Tests of dead letters on their way: never in both places, never in neither."""
+
+import errno
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, create_topic, fetch_all, produce, submit
+from tests.broker.queues.asking import (
+    Message,
+    create_queue,
+    look,
+    receive,
+    received,
+    settle,
+    states,
+    submit_receive,
+    submit_settle,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from wire import api
+from wire.fetch import FetchRequest, PartitionFetch
+from wire.queue_admin import AlterQueueRequest
+from wire.queues import (
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    REASON_HEADER,
+    RECEIVE_COUNT_HEADER,
+    MessageState,
+    SettleAction,
+)
+from wire.record_batch import decode_columns, parse_header
+from wire.rpc import RpcConnection
+
+
+async def let_move(world: World) -> None:
+    """Let everything be moved that can be, however often it has to be tried."""
+    await let_happen()
+    for _ in range(10):
+        await world.pass_time(2)
+
+
+async def headers_at(client: RpcConnection, topic_id: bytes, offset: int) -> dict[str, bytes]:
+    """Return the headers of the first record of a batch."""
+    request = FetchRequest(0, 1, 1 << 20, [PartitionFetch(topic_id, 0, offset, 1)])
+    pending = submit(client, api.FETCH, request)
+    _, data = await pending.reply_and_attachment()
+    header = parse_header(data)
+    assert header is not None
+    columns = decode_columns(header, data[: header.size], uncompressed_length_max=1 << 20)
+    assert columns.headers is not None
+    return dict(columns.headers[0])
+
+
+async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        settings = {"dead_letter_queue": "dead", "max_receive_count": "2"}
+        queue = await create_queue(broker, **settings)  # type: ignore[arg-type]
+        await produce(client, topic_of(broker), batch_of(b"bad", b"good"))
+        first = await receive(client, queue)
+        await settle(client, queue, first[1:])
+        await settle(client, queue, first[:1], SettleAction.RELEASE)
+        again = await receive(client, queue)
+        assert [each.receive_count for each in again] == [2]
+        await settle(client, queue, again, SettleAction.RELEASE)
+
+        assert await receive(client, queue) == []
+
+        letters = await received(submit_receive(client, dead, max_wait_ms=10_000))
+        assert [each.value for each in letters] == [b"bad"]
+        assert await states(client, queue) == (0, 0, 0, 0)
+        found = await headers_at(client, topic_of(broker, "dead"), 0)
+        assert found[ORIGIN_QUEUE_HEADER] == found[ORIGIN_TOPIC_HEADER] == b"orders"
+        assert found[ORIGIN_PARTITION_HEADER] == found[ORIGIN_OFFSET_HEADER] == b"0"
+        assert found[RECEIVE_COUNT_HEADER] == b"2"
+        assert found[REASON_HEADER] == b"max_receive_count"
+
+
+async def rejected(client: RpcConnection, queue: bytes, count: int) -> list[Message]:
+    """Receive some messages and reject them."""
+    messages = await receive(client, queue, count)
+    await settle(client, queue, messages, SettleAction.REJECT)
+    await let_happen()
+    return messages
+
+
+async def test_dead_letters_wait_for_a_target_that_has_no_room(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+
+        await rejected(client, queue, 2)
+        assert await states(client, queue) == (1, 0, 0, 2)
+        await let_move(world)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert [r.value for r in await fetch_all(client, topic_of(broker, "dead"))] == [b"a", b"b"]
+
+
+async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        messages = await receive(client, queue)
+        world.work.hold_syncs()
+        submit_settle(client, queue, messages, SettleAction.REJECT)
+        await let_happen()
+        world.work.let_sync()  # That the messages are dead: now they are produced.
+        await let_happen()
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await states(client, queue)  # Somebody asks: it is loaded, and goes on.
+        await let_move(world)
+
+        assert await states(client, queue) == (0, 0, 0, 0)
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"b"]
+
+
+async def test_without_a_target_dead_letters_are_kept_until_there_is_one(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await rejected(client, queue, 1)
+        seen = (await look(client, queue, MessageState.DEAD)).runs
+        assert [run.first_offset for run in seen] == [0]
+        await create_queue(broker, "dead", topic="dead")
+
+        await alter(client, dead_letter_queue="dead")
+        await receive(client, queue)
+        await let_move(world)
+
+        assert (await states(client, queue))[3] == 0
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a"]
+
+
+async def alter(client: RpcConnection, **settings: str) -> None:
+    await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
+
+
+async def test_a_message_that_is_too_large_for_its_target_comes_back(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, "dead", batch_bytes_max="1024")
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
+
+        await rejected(client, queue, 3)
+        await let_move(world)
+
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"c"]
+        (kept,) = (await look(client, queue)).runs
+        assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
+        assert "limit" in kept.reason

@@ -1,0 +1,112 @@
+"""Workers of a queue in a cluster: each receives and deletes, and notes what it was told."""
+
+from typing import NamedTuple, final
+
+import trio
+
+from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
+from tests.broker.replication.three_brokers import PORT, ThreeBrokers, host_of
+from tests.simulation.process import Process
+from wire.errors import TidelogError
+from wire.queues import SettleAction
+from wire.rpc import RpcConnection, open_rpc
+
+JOURNAL = "queue@orders"
+
+
+class Delivery(NamedTuple):
+    """What a worker was told of one message, by the clocks of brokers."""
+
+    offset: int
+    receive_count: int
+    at_ms: int
+    deadline_ms: int
+
+
+@final
+class Workers:
+    """What all workers were told together."""
+
+    def __init__(self, brokers: ThreeBrokers, queue_id: bytes) -> None:
+        self.deliveries: list[Delivery] = []
+        """In the order in which they came."""
+        self.deleted: dict[int, float] = {}
+        """When it was said that a message is deleted, by offset."""
+        self.in_doubt: set[int] = set()
+        """Messages that were to be deleted, and nobody said whether they are."""
+        self.should_stop = False
+        self._brokers = brokers
+        self._queue_id = queue_id
+
+    @property
+    def are_done(self) -> int:
+        """How many messages are deleted, or may be."""
+        return len(self.in_doubt | set(self.deleted))
+
+    def offsets(self) -> set[int]:
+        """Return which messages were delivered."""
+        return {delivery.offset for delivery in self.deliveries}
+
+    async def work(self, process: Process, *, deletes: bool = True) -> None:
+        """Receive and delete until told to stop."""
+        while not self.should_stop:
+            leader = self._brokers.leader(JOURNAL)
+            if leader is None:
+                await trio.sleep(0.05)
+                continue
+            try:
+                with trio.move_on_after(20):
+                    async with open_rpc(
+                        process.env.network,
+                        host_of(leader),
+                        PORT,
+                        client_name="a worker",
+                        client_version="0",
+                    ) as client:
+                        await self._work(client, deletes=deletes)
+            except (TidelogError, OSError):
+                await trio.sleep(0.05)
+
+    async def _work(self, client: RpcConnection, *, deletes: bool) -> None:
+        while not self.should_stop:
+            messages = await self.receive(client)
+            if deletes and messages:
+                await self.delete(client, messages)
+
+    async def receive(self, client: RpcConnection, count: int = 3) -> list[Message]:
+        """Receive some messages, or none."""
+        pending = submit_receive(client, self._queue_id, count, max_wait_ms=500)
+        messages = await received(pending)
+        reply = await pending.reply.reply()
+        deadlines = {result.partition: result.deadline_ms for result in reply.results}
+        self.deliveries += [
+            Delivery(
+                message.offset,
+                message.receive_count,
+                reply.now_ms,
+                deadlines[message.partition],
+            )
+            for message in messages
+        ]
+        return messages
+
+    async def delete(self, client: RpcConnection, messages: list[Message]) -> None:
+        """Delete messages, and note which ones are."""
+        self.in_doubt |= {message.offset for message in messages}
+        reply = await submit_settle(client, self._queue_id, messages, SettleAction.DELETE).reply()
+        for result, message in zip(reply.results, messages, strict=False):
+            if result.error is None and not result.refused:
+                now = trio.current_time()
+                of_result = [each for each in messages if each.receipt == message.receipt]
+                self.deleted |= {each.offset: now for each in of_result}
+
+    def check(self) -> None:
+        """Check what holds for every history, whatever happened to brokers."""
+        last: dict[int, Delivery] = {}
+        for delivery in self.deliveries:
+            before = last.get(delivery.offset)
+            if before is not None:
+                # Nobody gets it early, and its count never falls (b73, b74).
+                assert delivery.at_ms >= before.deadline_ms, (before, delivery)
+                assert delivery.receive_count > before.receive_count, (before, delivery)
+            last[delivery.offset] = delivery
