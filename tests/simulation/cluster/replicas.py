@@ -32,13 +32,17 @@ from wire.produce import Acks
 class Replicas:
     """Follows all replicas, and tells the minutes of them.
 
-    Invariant: of each replica that the metadata know, the process is known that opened it last.
+    Invariant: of each replica, the process is known that opened it last. That of a node which has
+    none any more is kept, for the node may get it back before it hears of that; it does not count
+    meanwhile.
     """
 
     def __init__(self, kept: minutes.Minutes) -> None:
         """Know of no replica; tell the checkers of `kept`."""
         self._minutes = kept
-        self._replicas: dict[minutes.Partition, dict[int, Replica]] = {}
+        self._opened: dict[minutes.Partition, dict[int, Replica]] = {}
+        self._taken: set[tuple[minutes.Partition, int]] = set()
+        """Replicas that were taken from nodes which have not opened them anew since."""
         self._shown: dict[minutes.Partition, tuple[int, int | None]] = {}
         """The highest high watermark, and who wrote the record below it."""
         self._seen: dict[Replica, tuple[object, int, bool]] = {}
@@ -53,18 +57,24 @@ class Replicas:
 
     def opened(self, node_id: int, replica: Replica) -> None:
         """See `ReplicaListener`."""
-        known = self._replicas.setdefault(replica.key, {})
+        known = self._opened.setdefault(replica.key, {})
         before = known.get(node_id)
         known[node_id] = replica
+        # If the node has heard that it was taken, it has removed it.
+        is_anew = (replica.key, node_id) in self._taken
+        assigned = self._minutes.image.state.partition(*replica.key)
+        if assigned is None or node_id in assigned.replicas:
+            self._taken.discard((replica.key, node_id))
+        else:
+            self._taken.add((replica.key, node_id))
         opened = Opened(
-            node_id, replica.key, _look(replica), None if before is None else _look(before)
+            node_id,
+            replica.key,
+            _look(replica),
+            None if before is None or is_anew else _look(before),
         )
         if before is not None:
             self._seen.pop(before, None)
-        assigned = self._minutes.image.state.partition(*replica.key)
-        if assigned is None or node_id not in assigned.replicas:
-            # It was taken from this node, which will hear of that, and remove it.
-            del known[node_id]
         self._minutes.tell(lambda checker: checker.opened(opened))
 
     def progressed(self, replica: Replica) -> None:
@@ -141,7 +151,7 @@ class Replicas:
 
     def truncated(self, directory: str) -> None:
         """Look at a partition one of whose replicas, in this directory, was truncated."""
-        for key in self._replicas:
+        for key in self._opened:
             if key[0].hex() in directory and directory.endswith(f"/{key[1]}"):
                 known = self._minutes.image.state.partition(*key)
                 if known is not None:
@@ -165,7 +175,7 @@ class Replicas:
         """Return whether all replicas end where all is committed; nobody may write any more."""
         return all(
             len({*ends}) == 1
-            for replicas in self._replicas.values()
+            for replicas in self._assigned().values()
             for ends in [
                 [each.log.log_end_offset for each in replicas.values()]
                 + [each.high_watermark for each in replicas.values()]
@@ -177,7 +187,7 @@ class Replicas:
         if not self.are_level():
             return False
         try:
-            for replicas in self._replicas.values():
+            for replicas in self._assigned().values():
                 for each in replicas.values():
                     batches_of(each.log, each.log.log_start_offset)
         except (CorruptRecordError, LogOfflineError):
@@ -192,7 +202,7 @@ class Replicas:
         Raises:
             ViolationError: They have not.
         """
-        for partition, replicas in self._replicas.items():
+        for partition, replicas in self._assigned().items():
             start = max((each.log.log_start_offset for each in replicas.values()), default=0)
             found = {node_id: batches_of(each.log, start) for node_id, each in replicas.items()}
             first_id = min(found, default=0)
@@ -214,8 +224,8 @@ class Replicas:
                     for changed in topic.partitions:
                         self._changed((topic.topic_id, changed.number), changed.partition)
         state = self._minutes.image.state
-        for key in [key for key in self._replicas if state.partition(*key) is None]:
-            del self._replicas[key]
+        for key in [key for key in self._opened if state.partition(*key) is None]:
+            del self._opened[key]
 
     def _forget(self, node_id: int) -> None:
         """Take note that nobody knows what a node has; whoever counts on it is wrong."""
@@ -226,7 +236,7 @@ class Replicas:
         """Take note that what was on another disk of a node is gone."""
         if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
             self._disk_ids[node_id] = disk_id
-            for key, replicas in self._replicas.items():
+            for key, replicas in self._opened.items():
                 if replicas.pop(node_id, None) is None:
                     continue
                 known = self._minutes.image.state.partition(*key)
@@ -234,9 +244,8 @@ class Replicas:
                     self._changed(key, known)  # Nobody may count on that any more.
 
     def _changed(self, key: minutes.Partition, known: Partition) -> None:
-        replicas = self._replicas.setdefault(key, {})
-        for node_id in [each for each in replicas if each not in known.replicas]:
-            del replicas[node_id]
+        opened = self._opened.setdefault(key, {})
+        self._taken.update((key, node_id) for node_id in opened if node_id not in known.replicas)
         shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
         self._minutes.tell(lambda checker: checker.shown(shown))
         before = self._in_sync.get(key, known.in_sync_replicas)
@@ -259,18 +268,26 @@ class Replicas:
             *committed,
             (*known.in_sync_replicas, *known.eligible_leader_replicas),
             self._logs(key),
-            all(
-                each.durability is Durability.FSYNC for each in self._replicas.get(key, {}).values()
-            ),
+            all(each.durability is Durability.FSYNC for each in self._assigned_of(key).values()),
             known.leader,
         )
 
     def _node_of(self, replica: Replica) -> int | None:
-        known = self._replicas.get(replica.key, {})
+        known = self._assigned_of(replica.key)
         return next((node_id for node_id, each in known.items() if each is replica), None)
 
     def _logs(self, key: minutes.Partition) -> dict[int, ReplicaLog]:
-        return {node_id: _look(replica) for node_id, replica in self._replicas.get(key, {}).items()}
+        return {node_id: _look(replica) for node_id, replica in self._assigned_of(key).items()}
+
+    def _assigned(self) -> dict[minutes.Partition, dict[int, Replica]]:
+        return {key: self._assigned_of(key) for key in self._opened}
+
+    def _assigned_of(self, key: minutes.Partition) -> dict[int, Replica]:
+        """Return the replicas that count: those of nodes that have one, as the cluster agreed."""
+        known = self._minutes.image.state.partition(*key)
+        assigned = () if known is None else known.replicas
+        opened = self._opened.get(key, {})
+        return {node_id: each for node_id, each in opened.items() if node_id in assigned}
 
 
 def _look(replica: Replica) -> ReplicaLog:

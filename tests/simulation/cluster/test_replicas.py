@@ -86,8 +86,8 @@ def test_replicas_that_are_the_same_are_found_to_be() -> None:
 
 def test_one_record_more_is_found() -> None:
     def look(replicas: Replicas, _: Notes) -> None:
-        (partition,) = replicas._replicas
-        replica = replicas._replicas[partition][2]
+        (partition,) = replicas._opened
+        replica = replicas._opened[partition][2]
         assert len(batches_of(replica.log, 0)) == 5
         replica.log.truncate(4)
 
