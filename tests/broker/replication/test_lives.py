@@ -12,18 +12,22 @@ from tests.broker.replication.lives import live_and_suffer
 from tests.broker.replication.planted import MUTANTS
 from tests.simulation.mutant import Mutant
 
-SEEDS_OF_A_BUG = 5
+SEED_COUNT = 5
+SEEDS_MAX = 25
+"""What a life comes upon is chance: as many are lived as it takes, up to so many."""
 
 
-def live_all(seed_count: int) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for seed in range(seed_count):
-        counts += live_and_suffer(seed)
-    return counts
+def live_all() -> None:
+    for seed in range(SEEDS_MAX):
+        live_and_suffer(seed)
 
 
 def test_nothing_acknowledged_is_lost_or_there_twice() -> None:
-    counts = live_all(5)
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS_MAX):
+        counts += live_and_suffer(seed)
+        if seed + 1 >= SEED_COUNT and counts["replica_truncated"]:
+            break
 
     assert counts["acknowledged"] > 500
     assert counts["replica_truncated"] > 0
@@ -34,7 +38,7 @@ def test_nothing_acknowledged_is_lost_or_there_twice() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_caught(mutant: Mutant, defects: list[str]) -> None:
     with mutant.planted(), pytest.raises(BaseException) as caught:  # noqa: PT011
-        live_all(SEEDS_OF_A_BUG)
+        live_all()
 
     assert isinstance(caught.value, AssertionError | trio.TooSlowError)
     defects.clear()  # Brokers notice some of it themselves.
