@@ -116,20 +116,10 @@ class Registration:
         Raises:
             DuplicateBrokerError: The place is taken.
         """
-        place = self._place
-        command = RegisterBroker(
-            place.node_id,
-            place.disk_id,
-            self._incarnation_id,
-            place.host,
-            place.port,
-            place.failure_domain,
-            place.clean_stop_epoch,
-        )
         while True:
             try:
-                reply = await self._submission.submit(command, timeout_s=_ATTEMPT_S)
-            except RetriableError as error:
+                reply = await self._submission.submit(self._command(), timeout_s=_ATTEMPT_S)
+            except (RetriableError, StaleBrokerEpochError) as error:
                 self._env.probe("not_registered", severity="warning", reason=str(error))
                 await trio.sleep(_RETRY_S)
                 continue
@@ -137,6 +127,20 @@ class Registration:
             self.broker_epoch = reply.broker_epoch
             self._env.probe("broker_registered", severity="debug", broker_epoch=reply.broker_epoch)
             return
+
+    def _command(self) -> RegisterBroker:
+        place = self._place
+        known = self._metadata.state.brokers.get(place.node_id)
+        return RegisterBroker(
+            place.node_id,
+            place.disk_id,
+            self._incarnation_id,
+            place.host,
+            place.port,
+            place.failure_domain,
+            place.clean_stop_epoch,
+            known_epoch=0 if known is None else known.broker_epoch,
+        )
 
     async def leave(self, *, timeout_s: float) -> bool:
         """Have others take over what this broker leads; return whether nothing is left.

@@ -127,6 +127,11 @@ def _check_identity(state: ClusterState, command: RegisterBroker, previous: Brok
         raise DuplicateBrokerError(
             f"a newer process of broker {command.node_id} has registered; this one must stop"
         )
+    if command.known_epoch is not None and command.known_epoch < previous.broker_epoch:
+        raise StaleBrokerEpochError(
+            f"broker {command.node_id} was registered with epoch {previous.broker_epoch}, of which"
+            " this process has not heard yet; it must ask again when it has"
+        )
     if previous.disk_id != command.disk_id and not previous.is_fenced:
         raise DuplicateBrokerError(
             f"node id {command.node_id} belongs to a live broker at {previous.host}:{previous.port}"

@@ -30,6 +30,12 @@ class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register
     Not just whether the last stop was clean: between the process that is known here and this one
     there may have been another, which stopped cleanly but did not get to register.
     """
+    known_epoch: int | None = None
+    """Broker epoch of the last registration of this node that the process has heard of, 0 for none.
+
+    Refused if there was another one meanwhile, so that a command of an earlier process, which was
+    long on its way, does not take the place of a later one; `None` is not looked at.
+    """
 
 
 class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-broker"):

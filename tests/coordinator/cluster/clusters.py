@@ -99,7 +99,14 @@ class Cluster:
         disk = disk_id or (f"disk-{node_id}" if known is None else known.disk_id)
         clean = None if known is None or unclean else known.broker_epoch
         return RegisterBroker(
-            node_id, disk, f"process-{self.draw()}", f"host-{node_id}", 8433, domain, clean
+            node_id,
+            disk,
+            f"process-{self.draw()}",
+            f"host-{node_id}",
+            8433,
+            domain,
+            clean,
+            known_epoch=0 if known is None else known.broker_epoch,
         )
 
     def register(

@@ -143,7 +143,8 @@ def _fence_whoever_it_is(state: ClusterState, command: FenceBroker) -> Outcome:
 
 
 def _register_every_time(state: ClusterState, command: RegisterBroker) -> Outcome:
-    return _register(state, replace(command, incarnation_id=f"{state.next_broker_epoch}"))
+    another = replace(command, incarnation_id=f"{state.next_broker_epoch}", known_epoch=None)
+    return _register(state, another)
 
 
 def _same_disk(
