@@ -53,5 +53,6 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.COUNT_MESSAGES,
     api.PURGE,
     api.SEEK_QUEUE,
+    api.REDRIVE,
 )
 """All that a broker speaks."""

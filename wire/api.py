@@ -85,6 +85,7 @@ class ApiKey(IntEnum):
     COUNT_MESSAGES = 48
     PURGE = 49
     SEEK_QUEUE = 50
+    REDRIVE = 51
 
 
 @final
@@ -250,6 +251,7 @@ LOOK = Api(ApiKey.LOOK, queues.LookRequest, queues.LookReply)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
 PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
+REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
 
 AnyApi = Api[object, object]
 

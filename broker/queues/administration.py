@@ -6,7 +6,14 @@ from typing import final
 from broker.handlers.offsets import OffsetsHandler
 from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
-from wire.errors import BrokerError, OffsetOutOfRangeError, UnknownQueueError
+from queue_layer.redrive import RedriveStatus
+from queue_layer.redriving import RedriveCommand
+from wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    UnknownQueueError,
+)
 from wire.queues import (
     CountMessagesReply,
     CountMessagesRequest,
@@ -14,6 +21,7 @@ from wire.queues import (
     QueueCounts,
     QueueDoneReply,
     QueuePartitionDone,
+    RedriveRequest,
     SeekRequest,
 )
 
@@ -50,7 +58,18 @@ class QueueAdministration:
         oldest_ms = None
         if visible or leased or delayed or dead:
             oldest_ms = await self._offsets.time_at(served.records.partition(), low_water_mark)
-        return QueueCounts(served.number, visible, leased, delayed, dead, low_water_mark, oldest_ms)
+        redrive = core.redrive
+        return QueueCounts(
+            served.number,
+            visible,
+            leased,
+            delayed,
+            dead,
+            low_water_mark,
+            oldest_ms,
+            0 if redrive is None else redrive.moved,
+            0 if redrive is None else redrive.to_move,
+        )
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:
         """Do away with every message that is there now."""
@@ -79,6 +98,26 @@ class QueueAdministration:
             return end - request.offset
 
         return await self._do(request.queue_id, [request.partition], seek)
+
+    async def redrive(self, request: RedriveRequest) -> QueueDoneReply:
+        """Begin to bring dead letters back, or stop doing so."""
+        command = RedriveCommand(
+            destination=request.destination,
+            messages_per_s=request.messages_per_s,
+            origin_queue=request.origin_queue,
+        )
+        if command.messages_per_s is not None and command.messages_per_s < 1:
+            raise InvalidRequestError("messages_per_s is at least 1, or not given")
+
+        async def redrive(served: ServedPartition) -> int:
+            await served.catch_up()
+            core, now_ms = served.core, served.now_ms()
+            if not request.is_cancelled:
+                return served.decide(core.start_redrive(command, now_ms=now_ms))
+            served.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
+            return 0 if core.redrive is None else core.redrive.moved
+
+        return await self._do(request.queue_id, request.partitions, redrive)
 
     async def _do(
         self,

@@ -79,5 +79,6 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
             api.COUNT_MESSAGES: administration.count,
             api.PURGE: administration.purge,
             api.SEEK_QUEUE: administration.seek,
+            api.REDRIVE: administration.redrive,
         },
     )

@@ -18,26 +18,22 @@ from broker.queues.dead_letters import (
     batch_of,
     fitting,
     producer_id_of,
-    records_in,
 )
 from broker.queues.producing import TopicProducer
+from broker.queues.redriver import Redriver
 from broker.queues.served import ServedPartition
 from queue_layer.entries import Target
 from queue_layer.pending_moves import MoveBatch
 from wire.errors import (
     BrokerError,
     ConnectionLostError,
-    CorruptRecordError,
     DuplicateSequenceError,
     InvalidRequestError,
     OutOfOrderSequenceError,
     UnknownTopicError,
     WireFormatError,
 )
-from wire.queues import ReceivedRun
-from wire.record_batch import parse_header
 
-_READ_BYTES_MAX: Final = 8 << 20
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
 
@@ -54,14 +50,16 @@ class Mover:
         self._producer = producer
         self._served = served
         self._under_way: set[Target] = set()
+        self._redriver = Redriver(nursery, producer, served)
 
     @property
     def is_moving(self) -> bool:
         """Whether something is under way."""
-        return bool(self._under_way)
+        return bool(self._under_way) or self._redriver.is_running
 
     def look(self) -> None:
         """Begin to move what is to be moved."""
+        self._redriver.look()
         for target in self._served.core.move_targets:
             if target not in self._under_way:
                 self._under_way.add(target)
@@ -156,39 +154,11 @@ class Mover:
         """Return the first messages of a batch, as they are to be at the target.
 
         Raises:
-            CorruptRecordError: The first one cannot be read.
             BrokerError: Reading failed.
             WireFormatError: The records cannot be read.
         """
-        served = self._served
-        runs = [ReceivedRun(first, count, 0, 0) for first, count in batch.runs]
-        gathered = await served.reading.read(runs, bytes_max=_READ_BYTES_MAX)
-        if not gathered.taken or gathered.taken[0][0] != batch.runs[0][0]:
-            first = batch.runs[0][0]
-            raise gathered.damage or CorruptRecordError(
-                f"record {first} cannot be read", offset=first, next_offset=first + 1
-            )
-        wanted = [
-            offset
-            for (first, count), (taken_first, taken_count) in zip(
-                batch.runs, gathered.taken, strict=False
-            )
-            if first == taken_first
-            for offset in range(first, first + min(count, taken_count))
-        ]
-        found: dict[int, Record] = {}
-        for each in gathered.batches:
-            data = each.file.read_at(each.position, each.size)
-            header = parse_header(data)
-            if header is None:
-                raise CorruptRecordError(
-                    f"record {each.base_offset} cannot be read",
-                    offset=each.base_offset,
-                    next_offset=each.next_offset,
-                )
-            inside = [at for at in wanted if each.base_offset <= at < each.next_offset]
-            found |= {record.offset: record for record in records_in(data, header, inside)}
-        return self._as_moved(batch, [found[offset] for offset in wanted if offset in found])
+        records = await self._served.reading.records(batch.runs)
+        return self._as_moved(batch, records)
 
     def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
         served = self._served

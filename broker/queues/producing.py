@@ -2,6 +2,7 @@
 
 from typing import Final, final
 
+from coordinator.catalog import queue_of_journal
 from coordinator.cluster_node import ClusterNode
 from queue_layer.entries import Target
 from wire import api
@@ -25,6 +26,17 @@ class TopicProducer:
         """Return the name of a topic, empty if it is not there (any more)."""
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return "" if topic is None else topic.name
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of the topic of this name."""
+        catalog = self._cluster.metadata.state.catalog
+        is_there = bool(name) and catalog.has_topic(name) and queue_of_journal(name) is None
+        return catalog.topic(name).topic_id if is_there else None
+
+    def partition_count(self, topic_id: bytes) -> int:
+        """Return how many partitions a topic has, 0 if it is not there or a journal."""
+        topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+        return 0 if topic is None or topic.queue is not None else topic.partition_count
 
     async def produce(self, target: Target, batch: BytesLike) -> None:
         """Append one batch; it is committed when this returns.

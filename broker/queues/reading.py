@@ -5,16 +5,19 @@ from typing import Final, TypeVar, final
 
 import trio
 
+from broker.queues.dead_letters import Record, records_in
 from broker.queues.records import Batch, Gathered, Reading, SourceRecords
 from broker.slices import SliceReader
-from logstore.slice import LogSlice
+from logstore.slice import LogSlice, corrupt
 from queue_layer.queue_partition import QueuePartition
 from wire.errors import CorruptRecordError, LogOfflineError
 from wire.outbox import FileRegion
-from wire.queues import ReceivedRun, SeenRun
+from wire.queues import ReceivedRun, Run, SeenRun
+from wire.record_batch import parse_header
 
 Result = TypeVar("Result")
 
+_READ_BYTES_MAX: Final = 8 << 20
 _COPIED_BYTES_MAX: Final = 256 << 10
 """Of one partition, while its receive waits to be committed."""
 
@@ -41,6 +44,40 @@ class RecordReading:
     async def read(self, runs: Sequence[SeenRun | ReceivedRun], *, bytes_max: int) -> Gathered:
         """Find the batches of messages; see `SourceRecords.gather`."""
         return await self.drive(self._records.gather(runs, bytes_max=bytes_max))
+
+    async def records(self, runs: Sequence[Run]) -> list[Record]:
+        """Return messages, ascending, from the first one on as many as fit into some memory.
+
+        Raises:
+            CorruptRecordError: The first one cannot be read.
+            BrokerError: Reading failed.
+            WireFormatError: The records cannot be read.
+        """
+        if not runs:
+            return []
+        wanted_runs = [ReceivedRun(first, count, 0, 0) for first, count in runs]
+        gathered = await self.read(wanted_runs, bytes_max=_READ_BYTES_MAX)
+        if not gathered.taken or gathered.taken[0][0] != runs[0][0]:
+            raise gathered.damage or corrupt(runs[0][0], runs[0][0] + 1)
+        wanted: list[int] = []
+        for (first, count), (taken_first, taken_count) in zip(runs, gathered.taken, strict=False):
+            if taken_first != first:
+                break
+            wanted.extend(range(first, first + taken_count))
+            if taken_count < count:
+                break
+        records: list[Record] = []
+        for batch in gathered.batches:
+            try:
+                data = batch.file.read_at(batch.position, batch.size)
+            except OSError as error:
+                raise self._records.partition().reading_failed(error) from error
+            header = parse_header(data)
+            if header is None:
+                raise corrupt(batch.base_offset, batch.next_offset)
+            inside = [at for at in wanted if batch.base_offset <= at < batch.next_offset]
+            records.extend(records_in(data, header, inside))
+        return records
 
     async def drive(self, work: Reading[Result]) -> Result:
         """Carry out work, loading the slices that it asks for.

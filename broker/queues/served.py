@@ -78,7 +78,7 @@ class MessageWaiter(Protocol):
 
 
 class Moving(Protocol):
-    """Moves what a partition has to move."""
+    """Moves what a partition has to move, and brings back what it has to bring back."""
 
     @property
     def is_moving(self) -> bool:

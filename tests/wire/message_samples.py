@@ -1,6 +1,6 @@
 """Samples of receiving and settling messages, and of what people ask about them."""
 
-from tests.wire.group_samples import TOPIC_ID
+from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from wire.error_code import ErrorCode
 from wire.errors import ErrorDetail
 from wire.queues import (
@@ -17,6 +17,7 @@ from wire.queues import (
     ReceivedRun,
     ReceiveReply,
     ReceiveRequest,
+    RedriveRequest,
     Refused,
     SeekRequest,
     SeenRun,
@@ -135,3 +136,14 @@ _DONE = QueueDoneReply(
 )
 PURGE = (PurgeRequest(queue_id=TOPIC_ID, partitions=[3, 0]), _DONE)
 SEEK = (SeekRequest(queue_id=TOPIC_ID, partition=3, offset=700), _DONE)
+REDRIVE = (
+    RedriveRequest(
+        queue_id=TOPIC_ID,
+        partitions=[3, 0],
+        destination=OTHER_TOPIC_ID,
+        messages_per_s=100,
+        origin_queue="billing",
+        is_cancelled=True,
+    ),
+    _DONE,
+)

@@ -395,6 +395,7 @@ EXCHANGES = [
     _exchange(api.COUNT_MESSAGES, *message_samples.COUNT),
     _exchange(api.PURGE, *message_samples.PURGE),
     _exchange(api.SEEK_QUEUE, *message_samples.SEEK),
+    _exchange(api.REDRIVE, *message_samples.REDRIVE),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

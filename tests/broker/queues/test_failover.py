@@ -1,5 +1,7 @@
 """Queues of three brokers: who serves them dies, and nothing that was said becomes untrue."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -16,6 +18,7 @@ from tests.broker.replication.three_brokers import (
 from tests.coordinator.raft_life import until
 from tests.simulation.process import Process
 from wire.errors import NotLeaderError, TidelogError
+from wire.queues import SettleAction
 from wire.rpc import open_rpc
 
 MESSAGES = 60
@@ -142,3 +145,40 @@ def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> N
         await done.wait()
 
     live(4, main)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_dead_letters_are_in_one_place_whoever_dies_while_they_are_moved(seed: int) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_dead_letter_queue(brokers, MESSAGES)
+        workers = Workers(brokers, queue_id)
+
+        machine = brokers.world.add_node("worker")
+        machine.start(partial(workers.work, action=SettleAction.REJECT))
+        await until(lambda: len(workers.deleted) >= 10)
+        leader = brokers.leader(JOURNAL)
+        assert leader is not None
+        brokers.kill(leader)
+        await until(lambda: brokers.leader(JOURNAL) not in {None, leader}, 60)
+        brokers.start(leader)
+        await until(lambda: workers.are_done == MESSAGES, 120)
+        await trio.sleep(90)
+        workers.should_stop = True
+
+        at = brokers.leader("dead")
+        assert at is not None
+        letters = list(brokers.records(at, name="dead").values())
+        assert sorted(letters) == sorted(b"order %d" % number for number in range(MESSAGES))
+
+    live(seed, main)
+
+
+async def make_dead_letter_queue(brokers: ThreeBrokers, count: int) -> bytes:
+    """Create a queue with messages, and one for its dead letters; return the id of the first."""
+
+    async def work(client: Client) -> None:
+        await client.admin.create_topic("dead", 1, replication_factor=3)
+        await client.admin.create_queue("dead")
+
+    await brokers.with_client(work)
+    return await make_queue(brokers, count, dead_letter_queue="dead", visibility_timeout_ms="20s")

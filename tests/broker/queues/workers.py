@@ -47,8 +47,8 @@ class Workers:
         """Return which messages were delivered."""
         return {delivery.offset for delivery in self.deliveries}
 
-    async def work(self, process: Process, *, deletes: bool = True) -> None:
-        """Receive and delete until told to stop."""
+    async def work(self, process: Process, *, action: SettleAction = SettleAction.DELETE) -> None:
+        """Receive and delete, or reject, until told to stop."""
         while not self.should_stop:
             leader = self._brokers.leader(JOURNAL)
             if leader is None:
@@ -63,15 +63,15 @@ class Workers:
                         client_name="a worker",
                         client_version="0",
                     ) as client:
-                        await self._work(client, deletes=deletes)
+                        await self._work(client, action)
             except (TidelogError, OSError):
                 await trio.sleep(0.05)
 
-    async def _work(self, client: RpcConnection, *, deletes: bool) -> None:
+    async def _work(self, client: RpcConnection, action: SettleAction) -> None:
         while not self.should_stop:
             messages = await self.receive(client)
-            if deletes and messages:
-                await self.delete(client, messages)
+            if messages:
+                await self.settle(client, messages, action)
 
     async def receive(self, client: RpcConnection, count: int = 3) -> list[Message]:
         """Receive some messages, or none."""
@@ -90,10 +90,12 @@ class Workers:
         ]
         return messages
 
-    async def delete(self, client: RpcConnection, messages: list[Message]) -> None:
-        """Delete messages, and note which ones are."""
+    async def settle(
+        self, client: RpcConnection, messages: list[Message], action: SettleAction
+    ) -> None:
+        """Delete or reject messages, and note which ones are."""
         self.in_doubt |= {message.offset for message in messages}
-        reply = await submit_settle(client, self._queue_id, messages, SettleAction.DELETE).reply()
+        reply = await submit_settle(client, self._queue_id, messages, action).reply()
         for result, message in zip(reply.results, messages, strict=False):
             if result.error is None and not result.refused:
                 now = trio.current_time()

@@ -187,9 +187,9 @@ class ThreeBrokers:
         partition = None if leader_id is None else self.partition(leader_id)
         return -1 if partition is None else partition.high_watermark
 
-    def records(self, node_id: int, number: int = 0) -> dict[int, bytes]:
+    def records(self, node_id: int, number: int = 0, name: str = TOPIC) -> dict[int, bytes]:
         """Return all records of a replica, by offset."""
-        partition = self.partition(node_id, number=number)
+        partition = self.partition(node_id, name, number)
         assert partition is not None
         log = partition.log
         found: dict[int, bytes] = {}

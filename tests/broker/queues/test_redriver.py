@@ -1,0 +1,123 @@
+"""Tests of bringing dead letters back."""
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, fetch_all, produce, raise_if, submit
+from tests.broker.queues.asking import (
+    count,
+    create_queue,
+    receive,
+    settle,
+    states,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from wire import api
+from wire.queues import RedriveRequest, SettleAction
+from wire.rpc import RpcConnection
+
+
+async def redrive(
+    client: RpcConnection,
+    queue: bytes,
+    *,
+    messages_per_s: int | None = None,
+    origin_queue: str | None = None,
+    is_cancelled: bool = False,
+) -> int:
+    request = RedriveRequest(queue, [0], None, messages_per_s, origin_queue, is_cancelled)
+    reply = await submit(client, api.REDRIVE, request).reply()
+    raise_if(reply.results[0].error)
+    return reply.results[0].count
+
+
+async def let_move(world: World, seconds: int = 10) -> None:
+    """Let everything be moved that can be in this time."""
+    await let_happen()
+    for _ in range(seconds):
+        await world.pass_time(1)
+
+
+async def reject(client: RpcConnection, queue: bytes, world: World, max_messages: int) -> None:
+    messages = await receive(client, queue, max_messages)
+    await settle(client, queue, messages, SettleAction.REJECT)
+    await let_move(world)
+
+
+async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await produce(client, topic_of(broker, "bills"), batch_of(b"c"))
+        await reject(client, orders, world, 10)
+        await reject(client, bills, world, 10)
+        assert await states(client, dead) == (3, 0, 0, 0)
+
+        assert await redrive(client, dead) == 3
+        await let_move(world)
+
+        assert await states(client, dead) == (0, 0, 0, 0)
+        counts = await count(client, dead)
+        assert (counts.moved, counts.to_move) == (3, 3)
+        assert [each.value for each in await receive(client, orders)] == [b"a", b"b"]
+        assert [each.value for each in await receive(client, bills)] == [b"c"]
+
+
+async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await produce(client, topic_of(broker, "bills"), batch_of(b"b"))
+        await reject(client, orders, world, 10)
+        await reject(client, bills, world, 10)
+
+        await redrive(client, dead, origin_queue="bills")
+        await let_move(world)
+
+        assert [each.value for each in await receive(client, bills)] == [b"b"]
+        assert [each.value for each in await receive(client, dead)] == [b"a"]
+
+
+async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d", b"e"))
+        await reject(client, orders, world, 10)
+
+        await redrive(client, dead, messages_per_s=1)
+        await let_move(world, 2)
+        assert 1 <= len(await fetch_all(client, topic_of(broker))) - 5 <= 3
+        moved = await redrive(client, dead, is_cancelled=True)
+        await let_move(world)
+
+        assert moved <= 3
+        assert len(await fetch_all(client, topic_of(broker))) == 5 + moved
+        assert await states(client, dead) == (5 - moved, 0, 0, 0)
+
+
+async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await reject(client, orders, world, 10)
+        await redrive(client, dead, messages_per_s=1)
+        await let_move(world, 1)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await states(client, dead)  # Somebody asks: it is loaded, and goes on.
+        await let_move(world)
+
+        values = [record.value for record in await fetch_all(client, topic_of(broker))]
+        assert values == [b"a", b"b", b"c"] * 2
