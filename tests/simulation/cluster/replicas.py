@@ -229,7 +229,7 @@ class Replicas:
 
     def _forget(self, node_id: int) -> None:
         """Take note that nobody knows what a node has; whoever counts on it is wrong."""
-        for replicas in self._replicas.values():
+        for replicas in self._opened.values():
             replicas.pop(node_id, None)
 
     def _registered(self, node_id: int, disk_id: str) -> None:

@@ -143,7 +143,7 @@ def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> No
 
 
 def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_there() -> None:
-    """It may open what is on its disk before it hears that others have it now."""
+    """It may open what is on its disk before it hears that others have it, or that it has it again."""
 
     async def main(world: World) -> None:
         notes = Notes()
@@ -159,8 +159,8 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
                 await produce(client, 5)
                 await brokers.all_in_sync()
                 gone = brokers.followers()[0]
-                (key,) = replicas._replicas
-                replica = replicas._replicas[key][gone]
+                (key,) = replicas._opened
+                replica = replicas._opened[key][gone]
                 brokers.kill(gone)
                 await brokers.reassign([node for node in NODES if node != gone])
                 await until(lambda: gone not in minutes.image.state.partitions(key[0])[0].replicas)
@@ -168,7 +168,12 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
                 replicas.opened(gone, replica)
 
                 assert notes.opened_by[-1] == gone
-                assert gone not in replicas._replicas[key]
+                assert gone not in replicas._assigned_of(key)
+
+                await brokers.reassign(list(NODES))
+                await until(lambda: gone in minutes.image.state.partitions(key[0])[0].replicas)
+
+                assert replicas._assigned_of(key)[gone] is replica
 
             await brokers.with_client(work)
 
