@@ -143,7 +143,7 @@ def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> No
 
 
 def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_there() -> None:
-    """It may open what is on its disk before it hears that others have it, or that it has it again."""
+    """It may open what is on its disk before it hears that others have it, or it has it again."""
 
     async def main(world: World) -> None:
         notes = Notes()
