@@ -13,6 +13,7 @@ from client.durations import seconds_of
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
 from client.queue_asking import QueueAsker
+from client.queue_looking import LookOrder, QueueLooker, SeenMessage
 from client.queue_message import (
     DELETE,
     Message,
@@ -29,13 +30,14 @@ from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
 from wire.errors import BatchError, TidelogError
-from wire.queues import RECEIVE_COUNT_MAX, QueueCounts, SettleAction
+from wire.queues import RECEIVE_COUNT_MAX, MessageState, QueueCounts, SettleAction
 
 Received = Message | str
 """A message, or the receipt handle of one that may have been received elsewhere."""
 
 _RECEIVE_BYTES_MAX: Final = 8 << 20
 """Of records in one answer, unless a single message is larger."""
+_NO_QUEUE: Final = "none"
 _ATTEMPT_ID_BITS: Final = 128
 
 
@@ -57,6 +59,7 @@ class Queue:
         self._settler = QueueSettler(shared.cluster, shared.directory, name)
         self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
         self._asker = QueueAsker(shared.cluster, shared.directory, name)
+        self._looker = QueueLooker(shared.cluster, shared.directory, self._asker)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -255,6 +258,38 @@ class Queue:
     async def counts(self) -> list[QueueCounts]:
         """Return how many messages of each partition are in which state, exactly."""
         return await self._asker.counts()
+
+    async def peek(
+        self, max_messages: int = 10, *, states: Iterable[MessageState] = ()
+    ) -> list[SeenMessage]:
+        """Return messages by partition and offset without taking them; that does not count.
+
+        Args:
+            max_messages: How many at most.
+            states: Only those in these states; all by default.
+        """
+        return await self._looker.look(LookOrder(list(states), max_messages))
+
+    async def leased(self, max_messages: int = 100) -> list[SeenMessage]:
+        """Return messages that somebody has: who, until when, and how often received."""
+        return await self.peek(max_messages, states=[MessageState.LEASED])
+
+    async def dead_letters(self, max_messages: int = 100) -> list[SeenMessage]:
+        """Return messages that this queue has given up, with their reasons.
+
+        Those that are still here, and those in its dead-letter queue that come from here.
+        """
+        found = await self.peek(max_messages, states=[MessageState.DEAD])
+        target = (await self._asker.describe()).config["dead_letter_queue"]
+        room = max_messages - len(found)
+        if target == _NO_QUEUE or not room:
+            return found
+
+        def is_ours(seen: SeenMessage) -> bool:
+            return seen.origin is not None and seen.origin.queue == self.name
+
+        there = Queue(self._shared, target)
+        return found + await there._looker.look(LookOrder([], room, is_ours))
 
     async def purge(self) -> int:
         """Do away with all messages there are now, in whatever state; return how many.

@@ -3,14 +3,17 @@
 Shell: asks any broker; several who ask for one queue at once ask together.
 """
 
-from typing import final
+from typing import Final, final
 
 import trio
 
 from client.cluster import Cluster
 from client.queue_admin import describe_queues
-from wire.errors import UnknownPartitionError
+from wire.errors import TidelogError, UnknownPartitionError
 from wire.queue_admin import QueueDescription
+
+_FRESH_S: Final = 30.0
+"""How long settings are believed before they are asked for again, beside the work."""
 
 
 @final
@@ -21,6 +24,8 @@ class QueueDirectory:
         """Know of no queue."""
         self._cluster = cluster
         self._known: dict[str, QueueDescription] = {}
+        self._known_at: dict[str, float] = {}
+        """When that was asked, in seconds of trio's clock."""
         self._asking: dict[str, trio.Event] = {}
 
     async def find(self, name: str) -> QueueDescription:
@@ -36,12 +41,23 @@ class QueueDirectory:
                 await asking.wait()
             else:
                 await self._ask(name)
+        is_old = trio.current_time() > self._known_at[name] + _FRESH_S
+        if is_old and name not in self._asking:
+            # Nobody who serves a queue says that its settings were changed.
+            self._known_at[name] = trio.current_time()
+            self._cluster.nursery.start_soon(self._ask_again, known)
         return known
 
     def doubt(self, description: QueueDescription) -> None:
         """Take note that this is not so any more, unless it is known better already."""
         if self._known.get(description.name) is description:
             del self._known[description.name]
+
+    async def _ask_again(self, known: QueueDescription) -> None:
+        try:
+            await self._ask(known.name)
+        except TidelogError:
+            self.doubt(known)
 
     async def _ask(self, name: str) -> None:
         done = self._asking[name] = trio.Event()
@@ -51,6 +67,7 @@ class QueueDirectory:
             del self._asking[name]
             done.set()
         self._known[name] = found
+        self._known_at[name] = trio.current_time()
         if self._cluster.metadata.topic(found.topic) is None:
             # A broker that falls silent is given up when it is known to lead nothing any more.
             self._cluster.request_refresh([found.topic])

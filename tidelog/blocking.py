@@ -37,6 +37,7 @@ from client.record import Record, RecordBatch
 from client.record_iterator import RecordIterator
 from client.subscription import Until
 from tidelog.blocking_admin import Admin
+from tidelog.blocking_queue import Queue
 from tidelog.handover import Handover
 from tidelog.trio_thread import TrioThread
 from wire.real_env import run_in_thread
@@ -132,6 +133,10 @@ class Client:
         )
         self._thread.call(consumer.__aenter__)
         return Consumer(self._thread, consumer)
+
+    def queue(self, name: str, *, holder: str = "") -> Queue:
+        """Return a queue; see `tidelog.Client.queue`."""
+        return Queue(self._thread, self._thread.resource.queue(name, holder=holder))
 
     def close(self) -> None:
         """Close all connections. Records that are not acknowledged are abandoned."""

@@ -18,6 +18,7 @@ from client.group_description import (
 from client.metadata import TopicPartition
 from client.producer import Producer, ProducerStatistics
 from client.queue import Queue
+from client.queue_looking import SeenMessage
 from client.queue_message import Message, Origin
 from client.queue_sending import OutgoingMessage
 from client.queue_worker import QueueWorker, WorkerConfig, WorkerStatistics
@@ -85,6 +86,7 @@ from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
 from wire.produce import AckLevel
 from wire.queue_admin import QueueDescription, QueuePartitionDescription
+from wire.queues import MessageState, QueueCounts
 from wire.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
 from wire.topics import PartitionDescription, TopicDescription
 
@@ -129,6 +131,7 @@ __all__ = [
     "MemberDescription",
     "Message",
     "MessageGoneError",
+    "MessageState",
     "MovingReplica",
     "NoPositionError",
     "NodeDescription",
@@ -151,6 +154,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerStatistics",
     "Queue",
+    "QueueCounts",
     "QueueDescription",
     "QueueExistsError",
     "QueuePartitionDescription",
@@ -166,6 +170,7 @@ __all__ = [
     "RequestTimedOutError",
     "RetriableError",
     "RunningBroker",
+    "SeenMessage",
     "ShuttingDownError",
     "StaleBrokerEpochError",
     "StaleMemberEpochError",

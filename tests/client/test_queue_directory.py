@@ -50,3 +50,20 @@ async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
                 await shared.directory.find("work")
         await client.admin.create_queue("work", topic="orders")
         assert (await shared.directory.find("work")).topic == "orders"
+
+
+async def test_settings_that_were_changed_are_known_after_a_while(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
+        await client.admin.create_queue("work", topic="orders")
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        assert (await shared.directory.find("work")).config["receive_wait_ms"] == "0"
+        await client.admin.alter_queue("work", set={"receive_wait": 7})
+        await trio.sleep(31)
+        await shared.directory.find("work")
+        await trio.sleep(1)
+        assert (await shared.directory.find("work")).config["receive_wait_ms"] == "7000ms"
+        asked = len(cluster.fronts[1].asked)
+        await trio.sleep(1000)
+        assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "nobody needs it"

@@ -1,12 +1,15 @@
 """Options and kinds of arguments that several commands share."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, cast, final
 
 import click
 
 from tidelog.cli.times import parse_since_ms
 from wire.real_env import RealClock
+
+if TYPE_CHECKING:
+    from client.offsets import OffsetPlace
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -43,6 +46,28 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
         return parse_since_ms(value, now_ms=RealClock().now_ms())
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
+
+
+def read_place(ctx: click.Context, param: click.Parameter, value: str) -> "OffsetPlace":
+    """Return a place in a topic, as the callback of an option."""
+    if value in ("earliest", "latest"):
+        return cast("OffsetPlace", value)
+    moment = read_moment(ctx, param, value)
+    assert moment is not None
+    return moment
+
+
+def read_headers(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[tuple[str, bytes]]:
+    """Return headers written as `K=V,...`, as the callback of an option."""
+    found: list[tuple[str, bytes]] = []
+    for item in value.split(",") if value else []:
+        name, separator, text = item.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{item!r} is not of the form name=value", ctx, param)
+        found.append((name.strip(), text.encode()))
+    return found
 
 
 def change_options(command: Decorated) -> Decorated:

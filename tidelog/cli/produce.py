@@ -16,7 +16,7 @@ from client.producer import Producer
 from tidelog.cli.connection import broker_option, open_client
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
-from tidelog.cli.options import examples, json_option
+from tidelog.cli.options import examples, json_option, read_headers
 from tidelog.cli.produce_progress import show_progress
 from tidelog.cli.signals import Interruption, on_signal
 from tidelog.cli.tables import counted, print_json
@@ -41,18 +41,6 @@ class _Options(TypedDict):
     as_json: bool
 
 
-def _headers(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> list[tuple[str, bytes]]:
-    found: list[tuple[str, bytes]] = []
-    for item in value.split(",") if value else []:
-        name, separator, text = item.partition("=")
-        if not separator or not name.strip():
-            raise click.BadParameter(f"{item!r} is not of the form name=value", ctx, param)
-        found.append((name.strip(), text.encode()))
-    return found
-
-
 @click.command(
     epilog=examples(
         "tidelog produce orders < orders.txt",
@@ -73,7 +61,7 @@ def _headers(
 )
 @click.option("--partition", type=click.IntRange(min=0), help="All to this partition.")
 @click.option(
-    "--headers", callback=_headers, metavar="K=V,...", help="Headers that every record gets."
+    "--headers", callback=read_headers, metavar="K=V,...", help="Headers that every record gets."
 )
 @click.option(
     "--acks",

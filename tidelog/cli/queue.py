@@ -1,11 +1,11 @@
 """`tidelog queue`: create, inspect, change and delete queues."""
 
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from client.client import Client
-from client.offsets import OffsetPlace
+from tidelog.cli import queue_care, queue_messages
 from tidelog.cli.asking import ask, confirm
 from tidelog.cli.connection import broker_option
 from tidelog.cli.lazy_group import OrderedGroup
@@ -14,23 +14,12 @@ from tidelog.cli.options import (
     change_options,
     examples,
     json_option,
-    read_moment,
+    read_place,
     require_changes,
 )
 from tidelog.cli.queue_view import print_queue, print_queues, queue_as_json
 from tidelog.cli.tables import counted, print_json, print_settings
 from wire.queue_admin import QueueDescription
-
-_PLACES = ("earliest", "latest")
-
-
-def _read_start(ctx: click.Context, param: click.Parameter, value: str) -> OffsetPlace:
-    """Return a place in a topic, as the callback of an option."""
-    if value in _PLACES:
-        return cast("OffsetPlace", value)
-    moment = read_moment(ctx, param, value)
-    assert moment is not None
-    return moment
 
 
 @click.group(cls=OrderedGroup)
@@ -51,7 +40,7 @@ def queue() -> None:
 @click.option("--partitions", type=int, help="How many the topic has, if it is made.  [1]")
 @click.option(
     "--start",
-    callback=_read_start,
+    callback=read_place,
     default="earliest",
     show_default=True,
     metavar="earliest|latest|TIME",
@@ -202,3 +191,7 @@ def delete(
         print_json({"deleted": name})
     else:
         click.echo(f"deleted queue {name}")
+
+
+for _command in (*queue_messages.COMMANDS, *queue_care.COMMANDS):
+    queue.add_command(_command)

@@ -34,7 +34,7 @@ def raw_format(key_separator: bytes | None) -> FormatBatch:
 
 
 def json_format(batch: RecordBatch) -> bytes:
-    """Return each record as one JSON object; see `_text` for bytes that are not text."""
+    """Return each record as one JSON object; see `text_of` for bytes that are not text."""
     return _json_encoder.encode_lines(
         [
             {
@@ -42,9 +42,9 @@ def json_format(batch: RecordBatch) -> bytes:
                 "partition": batch.partition,
                 "offset": offset,
                 "timestamp_ms": timestamp_ms,
-                "key": _text(key),
-                "value": _text(value),
-                "headers": [{"name": name, "value": _text(item)} for name, item in headers],
+                "key": text_of(key),
+                "value": text_of(value),
+                "headers": [{"name": name, "value": text_of(item)} for name, item in headers],
             }
             for offset, timestamp_ms, key, value, headers in zip(
                 batch.offsets,
@@ -58,7 +58,7 @@ def json_format(batch: RecordBatch) -> bytes:
     )
 
 
-def _text(content: bytes | None) -> str | dict[str, str] | None:
+def text_of(content: bytes | None) -> str | dict[str, str] | None:
     """Return UTF-8 as a string, and other bytes as `{"base64": "..."}`."""
     if content is None:
         return None

@@ -1,0 +1,68 @@
+"""Looking at messages of a queue takes none of them, and does not count."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.client.queue_world import fill, lead, made, queue_of, work_queue
+from wire.errors import UnknownQueueError
+from wire.queues import MessageState
+
+
+async def test_messages_are_seen_with_their_states(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (client, queue):
+        await fill(queue, 10)
+        await queue.send(b"later", key=b"key 1", delay=60)
+        taken = await client.queue("work", holder="worker 7").receive(3, visibility_timeout=50)
+        await taken[0].release(30, reason="busy")
+
+        seen = await queue.peek(100)
+
+        assert len(seen) == 11
+        places = [(each.record.partition, each.record.offset) for each in seen]
+        assert places == sorted(places)
+        states = [each.state for each in seen]
+        assert states.count(MessageState.LEASED) == 2
+        assert states.count(MessageState.DELAYED) == 2
+        (released,) = (each for each in seen if each.reason)
+        assert (released.reason, released.receive_count) == ("busy", 1)
+        assert released.message_id == taken[0].message_id
+        assert released.visible_at_ms is not None
+        leased = await queue.leased()
+        assert {each.record.value for each in leased} == {each.value for each in taken[1:]}
+        assert {each.holder for each in leased} == {"worker 7"}
+        assert [each.record.value for each in await queue.peek(2)] == [
+            each.record.value for each in seen[:2]
+        ]
+        assert len(await queue.receive(100)) == 7, "looking took nothing"
+
+
+async def test_partitions_are_looked_at_where_they_are_served(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await fill(queue, 2500)
+        assert len(await queue.peek(10_000)) == 2500, "page by page"
+        cluster.fronts[2].stop()
+        lead(cluster, 1)
+        assert len(await queue.peek(10_000)) == 2500
+
+
+async def test_dead_letters_that_have_nowhere_to_go_are_seen_here(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 2)
+        messages = await queue.receive()
+        await messages[0].reject("no such flight")
+        (dead,) = await queue.dead_letters()
+        assert (dead.record.value, dead.reason) == (messages[0].value, "no such flight")
+
+
+async def test_letters_of_other_queues_are_not_ours(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        dead = await made(client, "dead")
+        await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
+        await dead.send(b"somebody wrote this here")
+        fresh = client.queue("work")
+        assert await fresh.dead_letters() == []
+        with pytest.raises(UnknownQueueError):
+            await client.queue("nope").peek()
+        assert await queue.peek() == []

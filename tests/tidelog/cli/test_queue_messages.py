@@ -1,0 +1,162 @@
+"""`tidelog queue`: messages at the command line, from their sending to their end."""
+
+import io
+import itertools
+import json
+import sys
+
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def queue(at_broker: None, capsys: Printed) -> str:
+    """Create a queue that no other test has."""
+    del at_broker
+    name = f"messages-{next(_numbers)}"
+    assert main.run(["queue", "create", name, "--config", "fencing=on"]) == 0
+    capsys.readouterr()
+    return name
+
+
+def run(capsys: Printed, *words: str) -> str:
+    """Return what a command prints that goes well."""
+    assert main.run(["queue", *words]) == 0
+    return capsys.readouterr().out
+
+
+def received(capsys: Printed, queue: str, *words: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(
+        run(capsys, "receive", queue, "--wait", "5", "--json", *words)
+    )
+    return found
+
+
+def test_a_message_is_sent_received_kept_released_and_deleted(queue: str, capsys: Printed) -> None:
+    sent = run(capsys, "send", queue, "one", "--key", "k", "--headers", "trace=7")
+    assert sent == "sent 1 message\n"
+    (message,) = received(capsys, queue)
+    assert (message["value"], message["key"], message["message_id"]) == ("one", "k", "0-0")
+    assert message["headers"] == [{"name": "trace", "value": "7"}]
+    assert message["receive_count"] == 1
+    handle = str(message["receipt_handle"])
+
+    assert run(capsys, "extend", queue, handle, "--seconds", "60") == "extended 1 message\n"
+    titles, line = run(capsys, "leased", queue).splitlines()
+    assert titles.split()[:4] == ["MESSAGE", "STATE", "RECEIVES", "VISIBLE"]
+    assert line.split()[:3] == ["0-0", "leased", "1"]
+    assert "tidelog-cli" in line
+    assert run(capsys, "release", queue, handle) == "released 1 message\n"
+    (message,) = received(capsys, queue)
+    handle = str(message["receipt_handle"])
+    assert run(capsys, "delete-message", queue, handle, "--json") == '{\n  "deleted": 1\n}\n'
+    assert json.loads(run(capsys, "peek", queue, "--json")) == []
+
+
+def test_lines_become_messages(
+    queue: str, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = io.TextIOWrapper(io.BytesIO(b"".join(b"%d\n" % n for n in range(1500)) + b"last"))
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert len(json.loads(run(capsys, "send", queue, "--delay", "3600", "--json"))) == 1501
+    seen = json.loads(run(capsys, "peek", queue, "--max", "5000", "--state", "delayed", "--json"))
+    assert [each["value"] for each in seen] == [*map(str, range(1500)), "last"]
+    assert run(capsys, "purge", queue, "--yes") == f"purged 1,501 messages of {queue}\n"
+
+
+def test_messages_are_shown_in_a_table_and_deleted_if_that_was_asked_for(
+    queue: str, capsys: Printed
+) -> None:
+    run(capsys, "send", queue, "one\ntwo", "x" * 100)
+    titles, first, second = run(
+        capsys, "receive", queue, "--wait", "5", "--delete", "--max", "2"
+    ).splitlines()
+    assert titles.split()[:2] == ["MESSAGE", "RECEIVES"]
+    assert " one two " in first
+    assert f" {'x' * 59}… " in second
+    assert main.run(["queue", "receive", queue]) == 0
+    assert capsys.readouterr().err == "there was no message\n"
+
+
+@pytest.mark.usefixtures("at_broker")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["send", "nope", "v"], "there is no queue 'nope'"),
+        (["receive", "nope"], "there is no queue 'nope'"),
+        (["peek", "nope"], "there is no queue 'nope'"),
+        (["leased", "nope"], "there is no queue 'nope'"),
+        (["dead-letters", "nope"], "there is no queue 'nope'"),
+        (["purge", "nope", "--yes"], "there is no queue 'nope'"),
+        (["seek", "nope", "--to", "earliest", "--yes"], "there is no queue 'nope'"),
+        (["delete-message", "nope", "gA"], "'gA' is no receipt handle"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    status = main.run(["queue", *words])
+
+    said = capsys.readouterr()
+    assert (status, said.out) == (1, "")
+    assert said.err.startswith(f"error: {complaint}")
+    assert said.err.count("\n") == 1
+
+
+def test_handles_that_are_refused_are_counted_and_the_first_is_explained(
+    queue: str, capsys: Printed
+) -> None:
+    run(capsys, "send", queue, "one", "two")
+    handles = [str(each["receipt_handle"]) for each in received(capsys, queue)]
+    run(capsys, "delete-message", queue, handles[1])
+
+    status = main.run(["queue", "release", queue, *handles])
+
+    said = capsys.readouterr()
+    assert (status, said.out) == (1, "")
+    assert said.err.startswith("error: 1 handles were refused, the others are done; handle 2: the")
+    assert main.run(["queue", "extend", queue, handles[1], "--seconds", "5"]) == 1
+    assert capsys.readouterr().err == "error: the message is not there any more\n"
+
+
+def test_a_handle_of_another_queue_is_refused(queue: str, capsys: Printed) -> None:
+    run(capsys, "send", queue, "one")
+    (message,) = received(capsys, queue)
+    assert main.run(["queue", "create", f"{queue}-other"]) == 0
+    capsys.readouterr()
+
+    status = main.run(["queue", "delete-message", f"{queue}-other", str(message["receipt_handle"])])
+
+    assert status == 1
+    assert capsys.readouterr().err.startswith("error: this receipt is of partition 0 of the queue ")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["receive", "q", "--max", "0"], "Invalid value for '--max': 0 is not in the range"),
+        (["receive", "q", "--visibility-timeout", "43201"], "Invalid value for '--visib"),
+        (["receive", "q", "--wait", "-1"], "Invalid value for '--wait': -1"),
+        (["send", "q", "--delay", "-1", "v"], "Invalid value for '--delay'"),
+        (["send", "q", "--headers", "x", "v"], "Invalid value for '--headers': 'x' is not of"),
+        (["extend", "q", "h"], "Missing option '--seconds'"),
+        (["extend", "q", "--seconds", "5"], "Missing argument 'HANDLE...'"),
+        (["release", "q", "h", "--delay", "soon"], "Invalid value for '--delay'"),
+        (["peek", "q", "--state", "lost"], "Invalid value for '--state'"),
+        (["purge", "q"], "nobody can be asked here whether that is meant; say --yes"),
+        (["seek", "q", "--to", "whenever"], "Invalid value for '--to'"),
+    ],
+)
+def test_wrong_use_is_explained_before_a_broker_is_asked(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    status = main.run(["queue", *words])
+
+    said = capsys.readouterr().err
+    assert status == 2
+    assert f"\nerror: {complaint}" in said

@@ -1,0 +1,100 @@
+"""Queues for programs without trio, against a real broker over real sockets."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tidelog.brokers import broker_in_a_thread
+from tidelog import blocking
+from tidelog.blocking_queue import Message, Queue
+from wire.errors import InvalidReceiptError, UnknownQueueError
+from wire.queues import MessageState
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[blocking.Client]:
+    with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
+        client.admin.create_queue("work", partitions=2)
+        yield client
+
+
+@pytest.fixture
+def queue(client: blocking.Client) -> Queue:
+    return client.queue("work", holder="me")
+
+
+def test_a_message_goes_through_all_that_can_happen_to_it(queue: Queue) -> None:
+    receipt = queue.send(b"paid", key=b"k", headers=[("trace", b"1")])
+    (message,) = queue.receive(wait=5)
+    assert (message.value, message.key, message.headers) == (b"paid", b"k", (("trace", b"1"),))
+    assert (message.partition, message.offset) == (receipt.partition, receipt.offset)
+    assert (message.topic, message.receive_count, message.origin) == ("work", 1, None)
+    assert message.timestamp_ms <= message.first_received_ms
+    assert message.message_id == f"{receipt.partition}-0"
+    message.extend(60)
+    (seen,) = queue.leased()
+    assert (seen.holder, seen.state) == ("me", MessageState.LEASED)
+    message.release()
+    (message,) = queue.receive(wait=5)
+    queue.extend(message, 60)
+    queue.release(message.receipt_handle)
+    (message,) = queue.receive(wait=5)
+    assert message.receive_count == 3
+    message.delete()
+    queue.delete(message.receipt_handle)
+    assert queue.receive(wait=0) == []
+
+
+def test_batches_are_sent_and_settled_together(queue: Queue) -> None:
+    assert len(queue.send_batch([b"%d" % n for n in range(20)])) == 20
+    messages = queue.receive(100, wait=5)
+    while len(messages) < 20:
+        messages += queue.receive(100, wait=5)
+    queue.extend_batch(messages, 60)
+    queue.release_batch(messages[:5])
+    queue.delete_batch(messages[5:])
+    assert sum(each.visible for each in queue.counts()) == 5
+    assert len(queue.peek()) == 5
+    (first, second, *_) = queue.receive(10)
+    first.reject("no")
+    queue.reject(second, "no")
+    assert {each.reason for each in queue.dead_letters()} == {"no"}
+    assert queue.purge() == 5
+    assert queue.seek("earliest") == 20
+
+
+def test_errors_are_those_of_the_client(client: blocking.Client, queue: Queue) -> None:
+    with pytest.raises(InvalidReceiptError, match="'garbage' is no receipt handle"):
+        queue.delete("garbage")
+    with pytest.raises(UnknownQueueError):
+        client.queue("nope").receive()
+
+
+def test_a_worker_calls_a_function_in_threads_until_it_is_stopped(queue: Queue) -> None:
+    queue.send_batch([b"%d" % n for n in range(30)])
+    seen: list[bytes | None] = []
+    threads: set[int] = set()
+    together = threading.Barrier(3, timeout=30)
+
+    def handle(message: Message) -> None:
+        together.wait()
+        threads.add(threading.get_ident())
+        message.extend(60)
+        seen.append(message.value)
+        if len(seen) == 30:
+            worker.stop()
+
+    worker = queue.worker(handle, concurrency=3, wait=1)
+    worker.run()
+
+    assert sorted(seen) == sorted(b"%d" % n for n in range(30))  # type: ignore[type-var]
+    assert threading.get_ident() not in threads
+    assert worker.statistics.done_count == 30
+    assert sum(each.visible + each.leased for each in queue.counts()) == 0
+
+
+def test_a_worker_of_a_queue_that_is_not_there_says_so(client: blocking.Client) -> None:
+    with pytest.raises(UnknownQueueError):
+        client.queue("nope").work(print)

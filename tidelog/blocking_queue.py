@@ -1,0 +1,298 @@
+"""Queues for programs without trio: `tidelog.blocking` gives them out."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Unpack, final
+
+from client import client as trio_client
+from client.offsets import OffsetPlace
+from client.queue import Queue as TrioQueue
+from client.queue_looking import SeenMessage
+from client.queue_message import Message as TrioMessage
+from client.queue_message import Origin
+from client.queue_sending import OutgoingMessage
+from client.queue_worker import QueueWorker as TrioQueueWorker
+from client.queue_worker import WorkerSettings, WorkerStatistics
+from client.receipt import Receipt
+from tidelog.trio_thread import TrioThread
+from wire.queues import MessageState, QueueCounts
+from wire.real_env import run_in_thread
+from wire.record_batch import Headers
+
+_Thread = TrioThread[trio_client.Client]
+
+
+@final
+class Message:
+    """See `tidelog.Message`."""
+
+    __slots__ = ("_message", "_thread")
+
+    def __init__(self, thread: _Thread, message: TrioMessage) -> None:
+        """Use `queue.receive()`."""
+        self._thread = thread
+        self._message = message
+
+    def __repr__(self) -> str:
+        """Return it as people see it."""
+        return repr(self._message)
+
+    @property
+    def topic(self) -> str:
+        """Whose record it is."""
+        return self._message.topic
+
+    @property
+    def partition(self) -> int:
+        """In which partition."""
+        return self._message.partition
+
+    @property
+    def offset(self) -> int:
+        """Where in the partition."""
+        return self._message.offset
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When it was sent: Unix time in milliseconds, as the sender gave it."""
+        return self._message.timestamp_ms
+
+    @property
+    def key(self) -> bytes | None:
+        """FIFO queues: its group."""
+        return self._message.key
+
+    @property
+    def value(self) -> bytes | None:
+        """What was sent."""
+        return self._message.value
+
+    @property
+    def headers(self) -> Headers:
+        """Pairs of name and value."""
+        return self._message.headers
+
+    @property
+    def receive_count(self) -> int:
+        """Deliveries up to and including this one."""
+        return self._message.receive_count
+
+    @property
+    def first_received_ms(self) -> int:
+        """Time of the first of them, by the clock of the broker."""
+        return self._message.first_received_ms
+
+    @property
+    def message_id(self) -> str:
+        """The name of the message in its topic: partition and offset."""
+        return self._message.message_id
+
+    @property
+    def receipt_handle(self) -> str:
+        """What settles this message from anywhere."""
+        return self._message.receipt_handle
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it comes from, if it is a dead letter."""
+        return self._message.origin
+
+    def delete(self) -> None:
+        """Be done with it; see `tidelog.Message.delete`."""
+        self._thread.call(self._message.delete)
+
+    def extend(self, seconds: float) -> None:
+        """Keep it for so long from now on; see `tidelog.Message.extend`."""
+        self._thread.call(partial(self._message.extend, seconds))
+
+    def release(self, delay: float | None = None, *, reason: str = "") -> None:
+        """Let others have it; see `tidelog.Message.release`."""
+        self._thread.call(partial(self._message.release, delay, reason=reason))
+
+    def reject(self, reason: str) -> None:
+        """Make it a dead letter; see `tidelog.Message.reject`."""
+        self._thread.call(partial(self._message.reject, reason))
+
+    def unwrapped(self) -> TrioMessage:
+        """Return the message as it is for programs with trio."""
+        return self._message
+
+
+Received = Message | str
+"""A message, or the receipt handle of one."""
+
+
+@final
+class Queue:
+    """See `tidelog.Queue`."""
+
+    def __init__(self, thread: _Thread, queue: TrioQueue) -> None:
+        """Use `client.queue(name)`."""
+        self.name = queue.name
+        self._thread = thread
+        self._queue = queue
+
+    def send(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        delay: float | None = None,
+        priority: int | None = None,
+        deduplication_id: str | None = None,
+    ) -> Receipt:
+        """Send one message and wait until it is acknowledged; see `tidelog.Queue.send`."""
+        return self._thread.call(
+            partial(
+                self._queue.send,
+                value,
+                key=key,
+                headers=headers,
+                delay=delay,
+                priority=priority,
+                deduplication_id=deduplication_id,
+            )
+        )
+
+    def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
+        """Send messages and wait until all are acknowledged; see `tidelog.Queue.send_batch`."""
+        return self._thread.call(partial(self._queue.send_batch, list(messages)))
+
+    def receive(
+        self,
+        max_messages: int = 10,
+        *,
+        visibility_timeout: float | None = None,
+        wait: float | None = None,
+    ) -> list[Message]:
+        """Return messages that nobody else has; see `tidelog.Queue.receive`."""
+        messages = self._thread.call(
+            partial(
+                self._queue.receive,
+                max_messages,
+                visibility_timeout=visibility_timeout,
+                wait=wait,
+            )
+        )
+        return [Message(self._thread, message) for message in messages]
+
+    def delete(self, message: Received) -> None:
+        """Be done with a message; see `tidelog.Queue.delete`."""
+        self._thread.call(partial(self._queue.delete, _unwrapped(message)))
+
+    def extend(self, message: Received, seconds: float) -> None:
+        """Keep a message for so long from now on; see `tidelog.Queue.extend`."""
+        self._thread.call(partial(self._queue.extend, _unwrapped(message), seconds))
+
+    def release(self, message: Received, delay: float | None = None, *, reason: str = "") -> None:
+        """Let others have a message; see `tidelog.Queue.release`."""
+        release = partial(self._queue.release, _unwrapped(message), delay, reason=reason)
+        self._thread.call(release)
+
+    def reject(self, message: Received, reason: str) -> None:
+        """Make a message a dead letter; see `tidelog.Queue.reject`."""
+        self._thread.call(partial(self._queue.reject, _unwrapped(message), reason))
+
+    def delete_batch(self, messages: Iterable[Received]) -> None:
+        """Be done with messages; see `tidelog.Queue.delete_batch`."""
+        self._thread.call(partial(self._queue.delete_batch, list(map(_unwrapped, messages))))
+
+    def extend_batch(self, messages: Iterable[Received], seconds: float) -> None:
+        """Keep messages for so long from now on; see `tidelog.Queue.extend_batch`."""
+        given = list(map(_unwrapped, messages))
+        self._thread.call(partial(self._queue.extend_batch, given, seconds))
+
+    def release_batch(
+        self, messages: Iterable[Received], delay: float | None = None, *, reason: str = ""
+    ) -> None:
+        """Let others have messages; see `tidelog.Queue.release_batch`."""
+        given = list(map(_unwrapped, messages))
+        self._thread.call(partial(self._queue.release_batch, given, delay, reason=reason))
+
+    def worker(
+        self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
+    ) -> "QueueWorker":
+        """Return a worker, whose `run` hands messages to `handler`.
+
+        The handler runs in threads, as many as `concurrency` says, up to 40.
+
+        Raises:
+            ConfigError: A setting is not legal.
+        """
+
+        async def handle(message: TrioMessage) -> None:
+            await run_in_thread(partial(handler, Message(self._thread, message)))
+
+        return QueueWorker(self._thread, self._queue.worker(handle, **settings))
+
+    def work(
+        self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
+    ) -> None:
+        """Hand messages to `handler`, for ever; see `QueueWorker`.
+
+        Raises:
+            ConfigError: A setting is not legal.
+            UnknownQueueError: There is no such queue, any more.
+        """
+        self.worker(handler, **settings).run()
+
+    def counts(self) -> list[QueueCounts]:
+        """Return how many messages are in which state; see `tidelog.Queue.counts`."""
+        return self._thread.call(self._queue.counts)
+
+    def peek(
+        self, max_messages: int = 10, *, states: Iterable[MessageState] = ()
+    ) -> list[SeenMessage]:
+        """Return messages without taking them; see `tidelog.Queue.peek`."""
+        return self._thread.call(partial(self._queue.peek, max_messages, states=list(states)))
+
+    def leased(self, max_messages: int = 100) -> list[SeenMessage]:
+        """Return messages that somebody has; see `tidelog.Queue.leased`."""
+        return self._thread.call(partial(self._queue.leased, max_messages))
+
+    def dead_letters(self, max_messages: int = 100) -> list[SeenMessage]:
+        """Return messages that were given up; see `tidelog.Queue.dead_letters`."""
+        return self._thread.call(partial(self._queue.dead_letters, max_messages))
+
+    def purge(self) -> int:
+        """Do away with all messages there are now; see `tidelog.Queue.purge`."""
+        return self._thread.call(self._queue.purge)
+
+    def seek(self, to: OffsetPlace) -> int:
+        """Hand out again everything from a place on; see `tidelog.Queue.seek`."""
+        return self._thread.call(partial(self._queue.seek, to))
+
+
+@final
+class QueueWorker:
+    """See `tidelog.QueueWorker`."""
+
+    def __init__(self, thread: _Thread, worker: TrioQueueWorker) -> None:
+        """Use `queue.worker(handler)`."""
+        self._thread = thread
+        self._worker = worker
+
+    @property
+    def statistics(self) -> WorkerStatistics:
+        """What the worker has done."""
+        return self._worker.statistics
+
+    def stop(self) -> None:
+        """Let `run` return when what is at work is finished. From any thread."""
+        self._thread.call_soon(self._worker.stop)
+
+    def run(self) -> None:
+        """Work until stopped.
+
+        When this is interrupted, handlers that run are not: their messages are given back when
+        they return.
+
+        Raises:
+            UnknownQueueError: There is no such queue, any more.
+        """
+        self._thread.call(self._worker.run)
+
+
+def _unwrapped(message: Received) -> TrioMessage | str:
+    return message.unwrapped() if isinstance(message, Message) else message

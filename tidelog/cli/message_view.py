@@ -1,0 +1,111 @@
+"""Messages of queues as people and programs see them."""
+
+from collections.abc import Sequence
+
+from client.queue_looking import SeenMessage
+from client.queue_message import Message, Origin
+from client.record import Record
+from tidelog.cli.record_format import text_of
+from tidelog.cli.tables import print_table
+from tidelog.cli.times import moment_text
+
+_NUMBERS = ("RECEIVES",)
+_SHOWN_MAX = 60
+"""Characters of a value in a table."""
+
+
+def message_as_json(message: Message) -> dict[str, object]:
+    """Return everything about a message that was received."""
+    return {
+        **_record_as_json(message),
+        "receive_count": message.receive_count,
+        "first_received_ms": message.first_received_ms,
+        "origin": _origin_as_json(message.origin),
+        "receipt_handle": message.receipt_handle,
+    }
+
+
+def seen_as_json(seen: SeenMessage) -> dict[str, object]:
+    """Return everything about a message that was looked at."""
+    return {
+        **_record_as_json(seen.record),
+        "state": seen.state.name.lower(),
+        "receive_count": seen.receive_count,
+        "visible_at_ms": seen.visible_at_ms,
+        "holder": seen.holder or None,
+        "reason": seen.reason or None,
+        "origin": _origin_as_json(seen.origin),
+    }
+
+
+def print_messages(messages: Sequence[Message]) -> None:
+    """Print a line for each message that was received."""
+    rows = [
+        (
+            message.message_id,
+            message.receive_count,
+            moment_text(message.timestamp_ms),
+            _short(message.key),
+            _short(message.value),
+            message.receipt_handle,
+        )
+        for message in messages
+    ]
+    columns = ["MESSAGE", "RECEIVES", "SENT", "KEY", "VALUE", "RECEIPT HANDLE"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def print_seen(seen: Sequence[SeenMessage]) -> None:
+    """Print a line for each message that was looked at."""
+    rows = [
+        (
+            each.message_id,
+            each.state.name.lower(),
+            each.receive_count,
+            None if each.visible_at_ms is None else moment_text(each.visible_at_ms),
+            each.holder or None,
+            _short(each.record.key),
+            _short(each.record.value),
+        )
+        for each in seen
+    ]
+    columns = ["MESSAGE", "STATE", "RECEIVES", "VISIBLE AT", "HOLDER", "KEY", "VALUE"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def print_dead_letters(seen: Sequence[SeenMessage]) -> None:
+    """Print a line for each dead letter, and why it is one."""
+    rows: list[tuple[object, ...]] = []
+    for each in seen:
+        origin = each.origin
+        place = each.message_id if origin is None else f"{origin.partition}-{origin.offset}"
+        count = each.receive_count if origin is None else origin.receive_count
+        reason = each.reason if origin is None else origin.reason
+        first_line = reason.partition("\n")[0]
+        rows.append((place, count, _short(each.record.key), _short(each.record.value), first_line))
+    print_table(["MESSAGE", "RECEIVES", "KEY", "VALUE", "REASON"], rows, right=_NUMBERS)
+
+
+def _record_as_json(record: Record | Message) -> dict[str, object]:
+    return {
+        "message_id": f"{record.partition}-{record.offset}",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": text_of(record.key),
+        "value": text_of(record.value),
+        "headers": [{"name": name, "value": text_of(item)} for name, item in record.headers],
+    }
+
+
+def _origin_as_json(origin: Origin | None) -> dict[str, object] | None:
+    return None if origin is None else origin._asdict()
+
+
+def _short(content: bytes | None) -> str | None:
+    """Return bytes as a part of a line."""
+    if content is None:
+        return None
+    text = " ".join(content.decode("utf-8", "backslashreplace").split())
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
