@@ -157,7 +157,7 @@ class Nemesis:
         self._world.network.set_quality(LinkQuality())
         self._world.buggify.site_rate = 0.0
         for machine in self._machines.all:
-            machine.is_hurried = True
+            machine.is_hurried, machine.next_down_s = True, None
         self._start_all()
 
     def _strike(self, fault: Fault) -> None:

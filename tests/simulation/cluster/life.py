@@ -51,6 +51,7 @@ from tests.simulation.cluster.consensus_promises import (
 )
 from tests.simulation.cluster.faults import Nemesis
 from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
+from tests.simulation.cluster.loss_acceptor import LossAcceptor
 from tests.simulation.cluster.machines import Machines, addresses
 from tests.simulation.cluster.metadata_promises import (
     AnswersAreCommitted,
@@ -61,6 +62,7 @@ from tests.simulation.cluster.metadata_promises import (
 )
 from tests.simulation.cluster.minutes import Minutes, NodeChecker
 from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.replica_log import Lost
 from tests.simulation.cluster.replica_witness import watching_replicas
 from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.replication_promises import (
@@ -71,6 +73,7 @@ from tests.simulation.cluster.replication_promises import (
     JoinersHaveAll,
     LatestRises,
     LogsMatch,
+    LossIsAccepted,
     ReplicaStays,
     TooFewIsSaid,
 )
@@ -110,6 +113,10 @@ class _Life:
         self._plan = plan
         self.machines = Machines(world, plan, self.book, self.minutes, self.sometimes)
         self.machines.on_truncated.append(self.replicas.truncated)
+        self.replicas.has_kept_cache = self.machines.has_kept_cache
+        self.minutes.on_lost.append(self._lost)
+        self._void: dict[str, list[range]] = {}
+        self._topic_id = b""
         self._clients = Clients(world, plan, self.book, self.minutes, self.sometimes, self.rules)
 
     async def live(self) -> None:
@@ -117,7 +124,10 @@ class _Life:
         async with trio.open_nursery() as nursery:
             self.machines.run(nursery)
             await self._wait_of_one_mind(_FORMING_S)
-            topic_id = await self._create_topic()
+            self._topic_id = topic_id = await self._create_topic()
+            if not plan.is_durable:
+                acceptor = LossAcceptor(plan, self.minutes, self.sometimes)
+                self._world.add_node("acceptor").start(acceptor.run)
             nemesis = Nemesis(
                 self._world, self.machines, self.minutes, self.sometimes, self._clients
             )
@@ -132,6 +142,8 @@ class _Life:
                     await self._clients.finish()
             except trio.TooSlowError:
                 raise ViolationError("Liveness", "not every client comes to its end") from None
+            if not plan.is_durable:
+                await self._stop_all()  # What is in memory is on disk then.
             for machine in self.machines.all:
                 machine.cut_power()
                 machine.start_now()
@@ -144,6 +156,23 @@ class _Life:
         if plan.member_count:
             self._clients.crew.check(logs)
         self._check_history(logs)
+
+    async def _stop_all(self) -> None:
+        for machine in self.machines.all:
+            machine.next_down_s = _OF_ONE_MIND_S
+            machine.stop()
+        with trio.move_on_after(_OF_ONE_MIND_S):
+            while any(machine.is_up for machine in self.machines.all):  # noqa: ASYNC110
+                await trio.sleep(_MOMENT_S)
+            return
+        raise ViolationError("Liveness", f"not all brokers stop within {_OF_ONE_MIND_S:g} s")
+
+    def _lost(self, lost: Lost) -> None:
+        topic_id, number = lost.partition
+        if topic_id == self._topic_id:
+            self.sometimes.reached("lost in memory")
+            self._void.setdefault(str(number), []).append(range(lost.end_offset, lost.lost_end))
+            self.book.forgotten({number: lost.end_offset})
 
     async def _wait_of_one_mind(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
@@ -238,7 +267,7 @@ class _Life:
             history,
             log_starts={str(number): log.log_start_offset for number, log in logs.items()},
             may_repeat={name for name, rules in self.rules.items() if rules.may_repeat},
-            void={},
+            void=self._void,
             unknown_below={},
         ).check()
         for anomaly, cases in unexpected(found, uses_subscribe=False).items():
@@ -310,6 +339,7 @@ def _node_checkers() -> Sequence[NodeChecker]:
         LogsMatch(),
         HighWatermarkStays(),
         ReplicaStays(),
+        LossIsAccepted(),
         LatestRises(),
         TooFewIsSaid(),
     ]

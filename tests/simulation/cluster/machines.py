@@ -67,6 +67,8 @@ class Machine:
         """Whether there is no room now."""
         self.was_damaged = False
         """Whether the node may have to come back under another identity."""
+        self.has_kept_cache = True
+        """Whether all is there that was written by the last process that has started."""
         self.is_beyond_repair = False
         """Whether its disk is to be replaced when a broker says that it cannot use it."""
         self.is_hurried = False
@@ -106,19 +108,21 @@ class Machine:
 
     def start_now(self) -> None:
         """Have it started at once if it is down."""
-        self._starts.set()
+        if not self.is_up:
+            self._starts.set()
 
     def kill(self) -> None:
         """End the process; nothing happens when none runs."""
         if self.is_up:
             self.crash_count += 1
+            self.has_kept_cache &= not self.has_failing_disk
             self.has_failing_disk = False
             self.node.kill()
 
     def cut_power(self) -> None:
         """End everything on the machine."""
         self.crash_count += 1
-        self.has_failing_disk = False
+        self.has_kept_cache = self.has_failing_disk = False
         self.node.cut_power()
 
     def stop(self) -> None:
@@ -165,6 +169,7 @@ class Machine:
                     "HonestStatus", f"{process.name} ends for no reason: {error}"
                 ) from error
             process.env.probe("broker_failed", reason=str(error))
+        self.has_kept_cache &= not self.has_failing_disk
         self.has_failing_disk = False
 
 
@@ -199,6 +204,10 @@ class Machines:
     def crash_count(self) -> int:
         """How often any of them has crashed."""
         return sum(machine.crash_count for machine in self.all)
+
+    def has_kept_cache(self, node_id: int) -> bool:
+        """Return whether a node has all that was written by its last process that has started."""
+        return self._by_host[host_of(node_id)].has_kept_cache
 
     def of(self, node: RaftNode) -> Machine:
         """Return the machine of a node."""
@@ -241,7 +250,7 @@ class Machines:
         if event in _REACHED:
             self._sometimes.reached(_REACHED[event])
         if event == "broker_started":
-            machine.is_serving = True
+            machine.is_serving = machine.has_kept_cache = True
         elif event == "broker_stopped" and fields["is_clean"]:
             self._sometimes.reached("clean stop")
         elif event == "replica_truncated":

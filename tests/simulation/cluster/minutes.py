@@ -28,6 +28,7 @@ from tests.simulation.cluster.replica_log import (
     Asked,
     Cut,
     Joined,
+    Lost,
     Opened,
     Shown,
     ToldEnd,
@@ -167,6 +168,9 @@ class NodeChecker:
     def cut(self, cut: Cut) -> None:
         """A follower is about to remove the end of its log."""
 
+    def lost(self, lost: Lost) -> None:
+        """Committed records are lost, and somebody has accepted that."""
+
     def waits(self, waits: Waits) -> None:
         """A leader has appended what all in sync must have before it is acknowledged."""
 
@@ -227,6 +231,8 @@ class Minutes:
         """Entries with commands so far."""
         self.nodes: dict[int, RaftNode] = {}
         """By node id: the process that was started last."""
+        self.on_began: list[Callable[[int], None]] = []
+        """Called besides with the node when a process begins."""
         self.on_elected: list[Callable[[RaftNode], None]] = []
         """Called besides when a node begins to lead; may end it."""
         self.on_applied: list[Callable[[RaftNode, Entry], None]] = []
@@ -241,6 +247,10 @@ class Minutes:
         """Called besides when a follower is about to remove the end of its log."""
         self.on_disk_changed: list[Callable[[int], None]] = []
         """Called with a node that nobody counts on, when what is on its disk is another thing."""
+        self.on_lost: list[Callable[[Lost], None]] = []
+        """Called besides when committed records are lost."""
+        self._lost_at: dict[Partition, float] = {}
+        self._now = now
         self._states: dict[int, bytes] = {}
         for checker in checkers:
             checker.now = now
@@ -252,6 +262,8 @@ class Minutes:
         node_id = node.identity.node_id
         self.nodes[node_id] = node
         self.tell(lambda checker: checker.began(node_id, snapshot_index(node)))
+        for listener in self.on_began:
+            listener(node_id)
 
     def elected(self, node: RaftNode) -> None:
         """See `Listener`."""
@@ -319,17 +331,26 @@ class Minutes:
         """See `NodeChecker`."""
         self.tell(lambda checker: checker.worked(work))
 
-    def told_end(self, told: ToldEnd) -> None:
+    def lost(self, lost: Lost) -> None:
         """See `NodeChecker`."""
-        self.tell(lambda checker: checker.told_end(told))
+        self._lost_at[lost.partition] = self._now()
+        self.tell(lambda checker: checker.lost(lost))
+        for listener in self.on_lost:
+            listener(lost)
+
+    def told_end(self, told: ToldEnd) -> None:
+        """See `NodeChecker`; what was asked for before a loss may be what is lost."""
+        if told.asked_at > self._lost_at.get(told.partition, -1.0):
+            self.tell(lambda checker: checker.told_end(told))
 
     def appended(self, appended: Appended) -> None:
         """See `NodeChecker`."""
         self.tell(lambda checker: checker.appended(appended))
 
-    def known_end(self, partition: Partition, end_offset: int) -> None:
-        """See `NodeChecker`."""
-        self.tell(lambda checker: checker.known_end(partition, end_offset))
+    def known_end(self, partition: Partition, end_offset: int, asked_at: float) -> None:
+        """See `NodeChecker`; somebody asked for it, as with `told_end`."""
+        if asked_at > self._lost_at.get(partition, -1.0):
+            self.tell(lambda checker: checker.known_end(partition, end_offset))
 
     def told_committed(self, commit: GroupCommit) -> None:
         """See `NodeChecker`."""

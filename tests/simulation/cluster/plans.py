@@ -74,6 +74,7 @@ _ONLY_FOR_REPLICAS = {
 _REPLICATION_FACTORS = (1, 3, 3)
 _MEMBER_COUNTS = (0, 0, 2, 3)
 _LAST_ATTEMPTS = 8
+_REPLICATED = 0.3
 _MOVES = 0.4
 _QUIET = 0.5
 _OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
@@ -117,6 +118,11 @@ class ClusterPlan(LifePlan, frozen=True):
     """After this time nobody writes to the last partition any more; `None` for never."""
 
     @property
+    def is_durable(self) -> bool:
+        """Whether nothing is acknowledged that is in memory only."""
+        return self.topic_settings["durability"] == "fsync"
+
+    @property
     def node_ids(self) -> range:
         """The nodes of the cluster."""
         return range(1, self.node_count + 1)
@@ -141,7 +147,9 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     consumer_count = random.randint(0, 1)
     churn_pause_s = 10 ** random.uniform(-1.2, 0.3) if random.random() < 0.8 else None
     visit_pause_s = 10 ** random.uniform(-1.3, -0.3) if random.random() < 0.8 else None
-    member_count = streams.stream("members").choice(_MEMBER_COUNTS)
+    durability = _draw_durability(streams.stream("durability"), replication_factor)
+    # What a group has committed may be lost, and its members would wait for it.
+    member_count = streams.stream("members").choice(_MEMBER_COUNTS) * (durability == "fsync")
     random = streams.stream("configuration")
     return ClusterPlan(
         seed=str(seed),
@@ -150,8 +158,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         partition_count=random.randint(2, 6),
         replication_factor=replication_factor,
         topic_settings={
-            # What only one broker has in memory goes with it; the lives of one broker show that.
-            "durability": "fsync",
+            "durability": durability,
             "segment_bytes": random.choice(["4096", "32KiB", "1MiB"]),
         },
         broker_settings={
@@ -182,6 +189,12 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
 def _draw_moves(random: Random, replication_factor: int) -> float | None:
     is_moved = replication_factor > 1 and random.random() < _MOVES
     return 10 ** random.uniform(-0.5, 0.7) if is_moved else None
+
+
+def _draw_durability(random: Random, replication_factor: int) -> str:
+    # What only one broker has in memory goes with it; the lives of one broker show that.
+    is_replicated = replication_factor > 1 and random.random() < _REPLICATED
+    return "replicated" if is_replicated else "fsync"
 
 
 def _draw_quiet(random: Random, seconds: float) -> float | None:

@@ -41,6 +41,8 @@ class Opened(msgspec.Struct, frozen=True):
     log: ReplicaLog
     before: ReplicaLog | None
     """What the process before it had last; `None` if there was none, or it had another disk."""
+    has_kept_cache: bool = False
+    """Whether all that it had written is there, on the disk or not: it was killed, no more."""
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -68,6 +70,20 @@ class Shown(msgspec.Struct, frozen=True):
     """Who leads, as the cluster has agreed."""
     has_enough: bool = True
     """Whether `min_in_sync_replicas` are in sync, as the one knows who shows something."""
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Somebody has accepted that committed records may be lost, and there are fewer now."""
+
+    partition: Partition
+    end_offset: int
+    """Where the log of the new leader ends; what was at or above is void."""
+    lost_end: int
+    """Where the longest log ended."""
+    passed_over: Sequence[int]
+    """Nodes that were in sync or eligible last, and whose processes still run as they did then."""
+    is_durable: bool
+    """Whether what is committed was on disks."""
 
 
 class Cut(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 The processes that run are asked; of one that is gone, what it knew last is remembered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import msgspec
@@ -18,6 +18,7 @@ from tests.simulation.cluster.replica_log import (
     Asked,
     Cut,
     Joined,
+    Lost,
     Opened,
     ReplicaLog,
     Shown,
@@ -50,6 +51,16 @@ class Replicas:
         self._disk_ids: dict[int, str] = {}
         self._in_sync: dict[minutes.Partition, tuple[int, ...]] = {}
         """As far as they have changed."""
+        self._before: dict[tuple[minutes.Partition, int], ReplicaLog] = {}
+        """What replicas that may lose their memory had, as long as the cluster knows no better."""
+        self._unknown: set[int] = set()
+        """The nodes whose processes the cluster does not know yet."""
+        self._counted_on: dict[minutes.Partition, dict[int, int]] = {}
+        """Who was in sync or eligible last, with the broker epoch."""
+        self._loss_epochs: dict[minutes.Partition, int | None] = {}
+        self.has_kept_cache: Callable[[int], bool] = lambda _: False
+        """Says of a node whether nothing has happened to its memory since a process ran there."""
+        kept.on_began.append(self._unknown.add)
         kept.on_committed.append(self._committed)
         kept.on_disk_changed.append(self._forget)
 
@@ -72,10 +83,19 @@ class Replicas:
             replica.key,
             _look(replica),
             None if before is None or is_anew else _look(before),
+            self.has_kept_cache(node_id),
         )
         if before is not None:
             self._seen.pop(before, None)
+            is_known = is_anew or node_id not in self._unknown
+            if not is_known and replica.durability is not Durability.FSYNC:
+                # That it was started anew, and what that means, it has yet to say.
+                self._before.setdefault((replica.key, node_id), _look(before))
         self._minutes.tell(lambda checker: checker.opened(opened))
+        if assigned is not None and replica.durability is not Durability.FSYNC:
+            # What it has lost was not known when the cluster took it for what it is now.
+            shown = self._as_shown(replica.key, assigned, self._shown.get(replica.key, (0, None)))
+            self._minutes.tell(lambda checker: checker.shown(shown))
 
     def progressed(self, replica: Replica) -> None:
         """See `ReplicaListener`."""
@@ -92,6 +112,8 @@ class Replicas:
         known = self._minutes.image.state.partition(*replica.key)
         if node_id is None or known is None:
             return
+        if leader.leader_epoch < (known.data_loss_epoch or 0):
+            return  # It has not heard that what it has does not count any more.
         epoch = logs[node_id].epoch_of(high_watermark - 1)
         shown = self._as_shown(replica.key, known, (high_watermark, epoch))
         shown = msgspec.structs.replace(
@@ -231,9 +253,11 @@ class Replicas:
         """Take note that nobody knows what a node has; whoever counts on it is wrong."""
         for replicas in self._opened.values():
             replicas.pop(node_id, None)
+        self._is_known_now(node_id)
 
     def _registered(self, node_id: int, disk_id: str) -> None:
-        """Take note that what was on another disk of a node is gone."""
+        """Take note that what was on another disk of a node is gone, and what in its memory."""
+        self._is_known_now(node_id)
         if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
             self._disk_ids[node_id] = disk_id
             for key, replicas in self._opened.items():
@@ -243,9 +267,51 @@ class Replicas:
                 if known is not None:
                     self._changed(key, known)  # Nobody may count on that any more.
 
+    def _is_known_now(self, node_id: int) -> None:
+        self._unknown.discard(node_id)
+        for key in [each for each in self._before if each[1] == node_id]:
+            del self._before[key]
+
+    def _lost(self, key: minutes.Partition, known: Partition) -> None:
+        """Take note that somebody has accepted a loss, and of what is left."""
+        assert known.leader is not None, "somebody leads then"
+        leader = self._assigned_of(key).get(known.leader)
+        log = ReplicaLog(0, 0) if leader is None else _look(leader)
+        if log.end_offset >= self.high_watermark(key):
+            return
+        ends = [each.end_offset for each in self._logs(key).values()]
+        lost_end = max(self.high_watermark(key), *ends)
+        self._shown[key] = (log.end_offset, log.epoch_of(log.end_offset - 1))
+        brokers = self._minutes.image.state.brokers
+        lost = Lost(
+            key,
+            log.end_offset,
+            lost_end,
+            [
+                node_id
+                for node_id, epoch in self._counted_on.get(key, {}).items()
+                if node_id in brokers and brokers[node_id].broker_epoch == epoch
+            ],
+            leader is None or leader.durability is Durability.FSYNC,
+        )
+        self._minutes.lost(lost)
+
+    def _note_counted_on(self, key: minutes.Partition, known: Partition) -> None:
+        brokers = self._minutes.image.state.brokers
+        counted_on = {
+            node_id: brokers[node_id].broker_epoch
+            for node_id in (*known.in_sync_replicas, *known.eligible_leader_replicas)
+        }
+        if counted_on:
+            self._counted_on[key] = counted_on
+
     def _changed(self, key: minutes.Partition, known: Partition) -> None:
         opened = self._opened.setdefault(key, {})
         self._taken.update((key, node_id) for node_id in opened if node_id not in known.replicas)
+        if known.data_loss_epoch != self._loss_epochs.get(key):
+            self._loss_epochs[key] = known.data_loss_epoch
+            self._lost(key, known)
+        self._note_counted_on(key, known)
         shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
         self._minutes.tell(lambda checker: checker.shown(shown))
         before = self._in_sync.get(key, known.in_sync_replicas)
@@ -277,7 +343,10 @@ class Replicas:
         return next((node_id for node_id, each in known.items() if each is replica), None)
 
     def _logs(self, key: minutes.Partition) -> dict[int, ReplicaLog]:
-        return {node_id: _look(replica) for node_id, replica in self._assigned_of(key).items()}
+        return {
+            node_id: self._before.get((key, node_id)) or _look(replica)
+            for node_id, replica in self._assigned_of(key).items()
+        }
 
     def _assigned(self) -> dict[minutes.Partition, dict[int, Replica]]:
         return {key: self._assigned_of(key) for key in self._opened}

@@ -13,6 +13,7 @@ from broker.replication.fetcher import Fetcher
 from coordinator.cluster import broker_commands, leader_choice, partition_commands
 from coordinator.cluster.leader_choice import Assignment, Facts, Happening
 from coordinator.cluster.records import Partition
+from coordinator.cluster.state import ClusterState
 from isr.fetch_session import Key, Place
 from isr.follower import FetchPosition
 from isr.followers import Followers
@@ -59,6 +60,10 @@ def _hurried(name: str) -> Mutant:
 
 def _always(*_: object) -> bool:
     return True
+
+
+def _never(*_: object) -> bool:
+    return False
 
 
 def _nothing(*_: object) -> None:
@@ -143,6 +148,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "produce-below-minimum",
         "records are appended though too few replicas are in sync",
         (PartitionLeader, "require_enough_in_sync", _nothing),
+    ),
+    Mutant(
+        "unclean-stop-forgiven",
+        "who may have lost its memory stays in sync and eligible",
+        (ClusterState, "may_lose_committed", _never),
     ),
     Mutant(
         "lost-disk-forgiven",

@@ -10,6 +10,7 @@ from tests.simulation.cluster.replica_log import (
     Asked,
     Cut,
     Joined,
+    Lost,
     Opened,
     ReplicaLog,
     Shown,
@@ -199,12 +200,22 @@ class CommittedIsNotCut(NodeChecker):
     """A follower cuts off nothing that it takes for committed (I52).
 
     Definition: the offset from which on it removes its records, for its leader's log is another one
-    there, is not below its own high watermark. So none may rise before the log is in order.
+    there, is not below its own high watermark. So none may rise before the log is in order. What
+    was lost, and somebody has accepted that, may be cut off by who has it.
     """
+
+    def __init__(self) -> None:
+        """Know of no loss."""
+        self._lost_from: dict[minutes.Partition, int] = {}
+
+    def lost(self, lost: Lost) -> None:
+        """See `NodeChecker`."""
+        known = self._lost_from.get(lost.partition, lost.end_offset)
+        self._lost_from[lost.partition] = min(known, lost.end_offset)
 
     def cut(self, cut: Cut) -> None:
         """See `NodeChecker`."""
-        if cut.offset < cut.high_watermark:
+        if cut.offset < min(cut.high_watermark, self._lost_from.get(cut.partition, inf)):
             self.fail(
                 f"node {cut.node_id} removes {_name(cut.partition)} from {cut.offset} on, and takes"
                 f" it for committed up to {cut.high_watermark}"
@@ -216,7 +227,8 @@ class ReplicaStays(NodeChecker):
     """A replica that is opened has everything that was on its disk.
 
     Definition: the log of a replica ends no earlier than what the process before took to be on the
-    disk, unless that one had it truncated, or the disk is another one.
+    disk, unless that one had it truncated, or the disk is another one. If the process before was
+    killed and nothing else, it ends no earlier than that one's.
     """
 
     def opened(self, opened: Opened) -> None:
@@ -224,11 +236,36 @@ class ReplicaStays(NodeChecker):
         before = opened.before
         if before is None or before.is_held:
             return
-        kept = min(before.end_offset, before.durable_end_offset)
+        kept = before.end_offset
+        if not opened.has_kept_cache:
+            kept = min(kept, before.durable_end_offset)
         if opened.log.end_offset < kept:
             self.fail(
                 f"node {opened.node_id} had {_name(opened.partition)} on its disk up to {kept}, and"
                 f" finds {opened.log.end_offset}"
+            )
+
+
+@final
+class LossIsAccepted(NodeChecker):
+    """Committed records are lost only if all who had them have lost their memory.
+
+    Definition: when somebody has accepted that a partition goes on with fewer records than a leader
+    has shown to be committed, its `durability` is `replicated`, and of those who were in sync or
+    eligible last, none has the process that had these records. What the new leader's process before
+    had on its disk it has still, and if it was only killed, all: that is up to `ReplicaStays`.
+    """
+
+    def lost(self, lost: Lost) -> None:
+        """See `NodeChecker`."""
+        if lost.is_durable:
+            self.fail(
+                f"{_name(lost.partition)} was on disks, and is lost from {lost.end_offset} on"
+            )
+        if lost.passed_over:
+            self.fail(
+                f"{_name(lost.partition)} is lost from {lost.end_offset} on, and"
+                f" {list(lost.passed_over)} have it"
             )
 
 
@@ -266,6 +303,10 @@ class LatestRises(NodeChecker):
                     )
                 break
         self.known_end(told.partition, told.end_offset)
+
+    def lost(self, lost: Lost) -> None:
+        """See `NodeChecker`."""
+        self._known.pop(lost.partition, None)
 
     def known_end(self, partition: minutes.Partition, end_offset: int) -> None:
         """See `NodeChecker`."""

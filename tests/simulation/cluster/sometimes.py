@@ -37,6 +37,8 @@ PROBES: Final = {
     "disk full": "a disk had no room for a while",
     "replicas rotted": "bits of records of one node were flipped",
     "replica refilled": "a damaged replica was mended with what its leader has",
+    "loss accepted": "nobody in sync had kept its memory, and somebody accepted the loss",
+    "lost in memory": "records were lost that had been committed in memory",
     "disk wiped": "a node lost its disk, and came back with an empty one",
     "files cut": "segments or indexes of a node that was down ended too early or were gone",
     "files cut while in use": "the same while a broker had them open",

@@ -63,6 +63,7 @@ from tests.simulation.cluster.replication_promises import (
     JoinersHaveAll,
     LatestRises,
     LogsMatch,
+    LossIsAccepted,
     ReplicaStays,
     TooFewIsSaid,
 )
@@ -240,6 +241,7 @@ CUTS, ASKED = (
     replica_log.Asked(1, PLACE, [2], [(2, 7)], 6, {2: log(5)}),
 )
 MOVED = [committed(added(1)), committed(changed(led_by(2, 1)))]
+LOST = replica_log.Lost(PLACE, 3, 6, [], is_durable=False)
 JOINED = replica_log.Joined(2, PLACE, 7)
 
 RESET = OffsetsReset("g", 0, [PartitionCommit(TOPIC, 0, 3)])
@@ -310,6 +312,7 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (CommittedIsEverywhere, [shows(shown(0, leader=None), shown(5, log(9, 5), leader=None))]),
     (CommittedIsEverywhere, [shows(shown(5, log(5, 5, (1, 5), log_start_offset=5)))]),
     (CommittedIsNotCut, [lambda checker: checker.cut(msgspec.structs.replace(CUTS, offset=6))]),
+    (LossIsAccepted, [lambda checker: checker.lost(LOST)]),
     (JoinersHaveAll, [lambda checker: checker.asked(msgspec.structs.replace(ASKED, logs={}))]),
     (JoinersAreKnown, [lambda checker: checker.asked(ASKED), lambda it: it.joined(JOINED)]),
     (LogsMatch, [shows(shown(5, log(9), IN_TWO_EPOCHS, log(2)))]),
@@ -444,6 +447,7 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4), (2, 6))))]),
     (LogsMatch, [shows(shown(5, log(9), log(2), log(9, 9, (0, 0), (1, 1))))]),
     (CommittedIsNotCut, [lambda checker: checker.cut(CUTS)]),
+    (LossIsAccepted, [lambda it: it.lost(msgspec.structs.replace(LOST, is_durable=True))]),
     (JoinersHaveAll, [lambda checker: checker.asked(ASKED)]),
     (JoinersAreKnown, [lambda checker: checker.joined(JOINED)]),
     (HighWatermarkStays, [shows(shown(5)), shows(shown(4))]),

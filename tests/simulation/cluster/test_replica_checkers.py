@@ -3,11 +3,24 @@
 import pytest
 
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.cluster.replica_log import Asked, Cut, Joined, ReplicaLog, Waits
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.replica_log import (
+    Asked,
+    Cut,
+    Joined,
+    Lost,
+    Opened,
+    ReplicaLog,
+    ToldEnd,
+    Waits,
+)
 from tests.simulation.cluster.replication_promises import (
     CommittedIsNotCut,
     JoinersAreKnown,
     JoinersHaveAll,
+    LatestRises,
+    LossIsAccepted,
+    ReplicaStays,
     TooFewIsSaid,
 )
 
@@ -58,3 +71,53 @@ def test_who_joins_is_the_process_that_a_leader_asked_for() -> None:
     checker.joined(Joined(2, PLACE, 7))
     with pytest.raises(ViolationError, match="no leader asked for its process of broker epoch 8"):
         checker.joined(Joined(2, PLACE, 8))
+
+
+def lost(end_offset: int) -> Lost:
+    return Lost(PLACE, end_offset, 9, [], is_durable=False)
+
+
+def test_what_is_lost_may_be_cut_off_by_who_has_it_and_nothing_below() -> None:
+    checker = CommittedIsNotCut()
+
+    checker.lost(lost(4))
+    checker.lost(lost(7))
+    checker.cut(Cut(1, PLACE, 4, 9))
+    with pytest.raises(ViolationError, match=r"removes .* from 3 on, and takes it for committed"):
+        checker.cut(Cut(1, PLACE, 3, 9))
+
+
+def test_a_loss_passes_over_nobody_who_has_what_is_lost() -> None:
+    checker = LossIsAccepted()
+
+    checker.lost(lost(4))
+    with pytest.raises(ViolationError, match=r"lost from 4 on, and \[2\] have it"):
+        checker.lost(Lost(PLACE, 4, 9, [2], is_durable=False))
+
+
+def test_who_was_killed_and_nothing_else_finds_what_was_in_memory_too() -> None:
+    checker = ReplicaStays()
+
+    checker.opened(Opened(1, PLACE, ReplicaLog(4, 4), ReplicaLog(9, 4)))
+    checker.opened(Opened(1, PLACE, ReplicaLog(9, 9), ReplicaLog(9, 4), has_kept_cache=True))
+    with pytest.raises(ViolationError, match="up to 9, and finds 8"):
+        checker.opened(Opened(1, PLACE, ReplicaLog(8, 8), ReplicaLog(9, 4), has_kept_cache=True))
+
+
+def test_an_end_that_was_asked_for_after_a_loss_may_be_lower_and_rises_from_then_on() -> None:
+    now = 1.0
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    minutes = Minutes([LatestRises()], lambda: now, fail)
+    minutes.known_end(PLACE, 9, 0.5)
+    now = 2.0
+    minutes.lost(lost(4))
+    minutes.told_end(ToldEnd(1, PLACE, 9, 1.5))
+    minutes.known_end(PLACE, 9, 1.5)
+    now = 3.0
+    minutes.told_end(ToldEnd(1, PLACE, 4, 2.5))
+    now = 4.0
+    with pytest.raises(ViolationError, match="ends at 3; 4 was known"):
+        minutes.told_end(ToldEnd(1, PLACE, 3, 3.5))

@@ -153,7 +153,7 @@ class Visitor:
         if result.error is None:
             self._minutes.served(Served(node_id, (self._topic_id, partition), asked_at))
             self._minutes.appended(Appended(node_id, (self._topic_id, partition), asked_at))
-            self._minutes.known_end((self._topic_id, partition), result.base_offset + 1)
+            self._minutes.known_end((self._topic_id, partition), result.base_offset + 1, asked_at)
             self._book.acknowledged(
                 Acknowledged(record, result.base_offset, result.ack_level, asked_at)
             )

@@ -1,0 +1,68 @@
+"""An administrator who accepts the loss of what was in memory only, where nobody can have it.
+
+A careful one: not before the cluster says that nobody is left who is known to have all that was
+committed, and who led last is back.
+"""
+
+from typing import final
+
+import trio
+
+from client.client import connect
+from tests.simulation.broker_host import TOPIC
+from tests.simulation.cluster.machines import addresses
+from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.sometimes import Sometimes
+from wire.errors import TidelogError
+
+_LOOK_S = 0.5
+
+
+@final
+class LossAcceptor:
+    """Looks at the partitions of the topic now and then."""
+
+    def __init__(self, plan: ClusterPlan, minutes: Minutes, sometimes: Sometimes) -> None:
+        """Look at what `minutes` say is agreed on."""
+        self._plan = plan
+        self._minutes = minutes
+        self._sometimes = sometimes
+
+    async def run(self, process: Process) -> None:
+        """Work until cancelled."""
+        while True:
+            await trio.sleep(_LOOK_S)
+            lost = self._lost_partitions()
+            if not lost:
+                continue
+            try:
+                async with connect(
+                    addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    elected = await client.admin.elect_leaders(
+                        [(TOPIC, number) for number in lost], accept_data_loss=True
+                    )
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+                continue
+            if any(each.may_have_lost_data for each in elected):
+                self._sometimes.reached("loss accepted")
+
+    def _lost_partitions(self) -> list[int]:
+        """Return the partitions that nobody can lead any more without a loss."""
+        state = self._minutes.image.state
+        topic = next((each for each in state.catalog.topics if each.name == TOPIC), None)
+        if topic is None:
+            return []
+        return [
+            number
+            for number, partition in enumerate(state.partitions(topic.topic_id))
+            if partition.leader is None
+            and not partition.in_sync_replicas
+            and not partition.eligible_leader_replicas
+            and partition.last_known_leader is not None
+            and not state.brokers[partition.last_known_leader].is_fenced
+        ]
