@@ -9,6 +9,7 @@ from client.client import Client
 from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
 from tests.broker.queues.workers import JOURNAL, Workers
 from tests.broker.replication.three_brokers import (
+    NODES,
     PORT,
     ThreeBrokers,
     host_of,
@@ -17,7 +18,7 @@ from tests.broker.replication.three_brokers import (
 )
 from tests.coordinator.raft_life import until
 from tests.simulation.process import Process
-from wire.errors import NotLeaderError, TidelogError
+from wire.errors import BrokerError, NotLeaderError, TidelogError
 from wire.queues import SettleAction
 from wire.rpc import open_rpc
 
@@ -62,7 +63,9 @@ def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
     seed: int,
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
-        queue_id = await make_queue(brokers, MESSAGES, visibility_timeout_ms="20s")
+        queue_id = await make_queue(
+            brokers, MESSAGES, visibility_timeout_ms="20s", receive_durability="strict"
+        )
         workers = Workers(brokers, queue_id)
         for number in range(2):
             machine = brokers.world.add_node(f"worker{number}")
@@ -182,3 +185,39 @@ async def make_dead_letter_queue(brokers: ThreeBrokers, count: int) -> bytes:
 
     await brokers.with_client(work)
     return await make_queue(brokers, count, dead_letter_queue="dead", visibility_timeout_ms="20s")
+
+
+def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_queue(brokers, 2, receive_durability="strict")
+        first = brokers.leader(JOURNAL)
+        assert first is not None
+        done = trio.Event()
+
+        async def client(process: Process) -> None:
+            async with open_rpc(
+                process.env.network,
+                host_of(first),
+                PORT,
+                client_name="a client",
+                client_version="0",
+            ) as connection:
+                messages = await received(submit_receive(connection, queue_id, 1))
+                others = [host_of(node) for node in NODES if node != first]
+                heal = brokers.world.network.partition([host_of(first)], others)
+                settled = submit_settle(connection, queue_id, messages)
+                pending = submit_receive(connection, queue_id, 1)
+                await until(lambda: brokers.leader(JOURNAL) not in {None, first}, 60)
+
+                # Who leads now has the message still leased, and the other one not.
+                assert [each.offset for each in await at_leader(brokers, process, queue_id)] == [1]
+                heal()
+                with pytest.raises(BrokerError):
+                    await received(pending)
+                assert (await settled.reply()).results[0].error is not None
+            done.set()
+
+        brokers.world.add_node("somebody").start(client)
+        await done.wait()
+
+    live(5, main)
