@@ -1,5 +1,6 @@
 """Receiving messages: what is there is handed out, what is not there is waited for."""
 
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -21,7 +22,13 @@ from wire.errors import (
 )
 from wire.outbox import FileRegion
 from wire.produce import AckLevel
-from wire.queues import PartitionReceived, ReceiveReply, ReceiveRequest
+from wire.queues import (
+    PartitionReceived,
+    ReceiveReply,
+    ReceiveRequest,
+    SettleAction,
+    Settlement,
+)
 
 _MAX_WAIT_MS_MAX: Final = 10 * 60 * 1000
 _LOADING_S: Final = 10.0
@@ -172,10 +179,23 @@ class PendingReceive:
                 self._settle()
 
     def drop(self) -> None:
-        """See `broker.replier.Parked`."""
+        """See `broker.replier.Parked`: what it was given nobody will hear of, and is given back."""
         self._end()
+        if self._open:
+            self._give_back()
         self._open.clear()
         self._replier.nothing()
+
+    def _give_back(self) -> None:
+        by_number = {served.number: served for served in self._served}
+        for index in self._open:
+            received = self._results[index]
+            served = by_number[received.partition]
+            runs = [(run.first_offset, run.count) for run in received.runs]
+            returned = Settlement(received.partition, received.receipt, runs, SettleAction.RETURN)
+            with suppress(BrokerError):  # Then they come back when their time is over.
+                served.require()
+                served.decide(served.core.settle(returned, now_ms=served.now_ms()))
 
     def _command(self, max_messages: int) -> ReceiveCommand:
         request = self._request

@@ -7,6 +7,7 @@ from tests.broker.queues.asking import (
     create_queue,
     receive,
     received,
+    states,
     submit_receive,
     topic_of,
 )
@@ -86,3 +87,20 @@ async def test_a_receive_that_waits_ends_with_nothing_when_its_time_is_over(
         await world.pass_time(0.2)
 
         assert await received(pending) == []
+
+
+async def test_what_nobody_hears_of_any_more_is_given_back(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="strict")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await states(client, queue)
+        world.work.hold_syncs()
+        async with world.client() as hasty:
+            submit_receive(hasty, queue)
+            await let_happen()
+        await let_happen()
+        world.work.let_all_sync()
+        await let_happen()
+
+        assert [each.receive_count for each in await receive(client, queue)] == [1]
