@@ -15,7 +15,6 @@ from broker.queues.receiving import ReceiveHandler
 from broker.queues.serving import QueueServer
 from broker.queues.settling import SettleHandler
 from broker.replier import Replier
-from broker.slices import SliceReader
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
 from wire import api
@@ -65,7 +64,7 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
         surroundings.cluster,
         surroundings.partitions,
         surroundings.flusher,
-        SliceReader(surroundings.env),
+        surroundings.offsets,
     )
     administration = QueueAdministration(server, surroundings.offsets)
     return QueueHandlers(

@@ -6,8 +6,9 @@ from typing import Final, final
 import trio
 
 from broker.queues.commit import COMMIT_TIMEOUT_S
-from broker.queues.served import Nothing, ServedPartition, Taken
+from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
+from broker.queues.taken import Nothing, Taken
 from broker.replier import Replier
 from broker.waiting import Waiting
 from queue_layer.config import ReceiveDurability

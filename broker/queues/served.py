@@ -4,12 +4,12 @@ Shell: owns the task that loads it, and one that reads from the disk when messag
 memory. All else is plain calls: nothing comes between a decision and its effect.
 """
 
-from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeVar, final
+from typing import Final, Protocol, TypeVar, final
 
 import trio
 
 from broker.flusher import Flusher
+from broker.handlers.offsets import OffsetsHandler
 from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
@@ -17,6 +17,7 @@ from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
 from broker.queues.reading import RecordReading
 from broker.queues.records import Gathered, Reading, SourceRecords
+from broker.queues.taken import Nothing, Taken
 from broker.slices import SliceReader
 from logstore.slice import LogSlice
 from queue_layer.orders import order_for
@@ -38,23 +39,9 @@ from wire.queues import PartitionReceived
 Result = TypeVar("Result")
 Reply = TypeVar("Reply")
 
+_EXPIRE_EVERY_MS: Final = 60_000
 _MORE_RECORDS: Final = 20_000
 """Are looked at when there was nothing to hand out among those that are known."""
-
-
-class Taken(NamedTuple):
-    """What a receive got of one partition."""
-
-    received: PartitionReceived
-    pieces: list[bytes | FileRegion]
-
-
-class Nothing(Enum):
-    """Why a receive got nothing of one partition."""
-
-    THERE_IS_NONE = 0
-    NOT_KNOWN_YET = 1
-    """It is being loaded, or somebody reads from its disk; who waits here is told."""
 
 
 class MessageWaiter(Protocol):
@@ -98,6 +85,7 @@ class QueueSurroundings(Protocol):
     """For tasks that live as long as the broker."""
     partitions: Partitions
     flusher: Flusher
+    offsets: OffsetsHandler
     reader: SliceReader
 
     def mover_of(self, served: "ServedPartition") -> Moving:
@@ -161,6 +149,7 @@ class ServedPartition:
         self.reading = RecordReading(self.records, surroundings.reader)
         self._surroundings = surroundings
         self._mover = surroundings.mover_of(self)
+        self._expire_at_ms = 0
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
@@ -377,6 +366,10 @@ class ServedPartition:
         if not self.is_loaded or self._is_reading:
             return Nothing.NOT_KNOWN_YET
         self.require()
+        if self.now_ms() >= self._expire_at_ms:
+            self._is_reading = True
+            self._surroundings.nursery.start_soon(self._expire)
+            return Nothing.NOT_KNOWN_YET
         taking = self._taking(waiter, command, bytes_max)
         try:
             cold = next(taking)
@@ -436,6 +429,29 @@ class ServedPartition:
             piece.length if isinstance(piece, FileRegion) else len(piece) for piece in pieces
         )
         return Taken(_with_bytes(received, size), pieces)
+
+    async def _expire(self) -> None:
+        """Do away with what is too old, as far as the log can tell."""
+        now_ms = self.now_ms()
+        self._expire_at_ms = now_ms + _EXPIRE_EVERY_MS
+        try:
+            source = self.records.partition()
+            oldest_ms = now_ms - self.core.config.retention_ms
+            found = None
+            if oldest_ms > 0:
+                found = await self._surroundings.offsets.find_time(source, oldest_ms)
+            if found is not None:
+                before = source.high_watermark if found.offset is None else found.offset
+                feed = self.reading.feed(self.core, lambda: self.core.records_from >= before)
+                await self.reading.drive(feed)
+                self.require()
+                self.decide(self.core.expire(before, now_ms=self.now_ms()))
+        except BrokerError as error:
+            # They are handed out a while longer.
+            self.probe("messages_not_expired", severity="warning", reason=str(error))
+        finally:
+            self._is_reading = False
+            self.touch()
 
     async def _take_cold(
         self,

@@ -10,6 +10,7 @@ import trio
 
 from broker.deadlines import Deadlines
 from broker.flusher import Flusher
+from broker.handlers.offsets import OffsetsHandler
 from broker.partitions import Partitions
 from broker.queues.facts import QueueFacts, facts_of
 from broker.queues.mover import Mover
@@ -43,14 +44,15 @@ class QueueServer:
         cluster: ClusterNode,
         partitions: Partitions,
         flusher: Flusher,
-        reader: SliceReader,
+        offsets: OffsetsHandler,
     ) -> None:
         """Serve what is led here of what `cluster` knows; `run` must run in a task."""
         self.env = env
         self.nursery = nursery
         self.partitions = partitions
         self.flusher = flusher
-        self.reader = reader
+        self.offsets = offsets
+        self.reader = SliceReader(env)
         self._cluster = cluster
         self._producer = TopicProducer(cluster)
         self._served: dict[Key, ServedPartition] = {}

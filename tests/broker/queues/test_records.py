@@ -27,7 +27,9 @@ from wire.record_batch import Columns, Headers, encode_batch, parse_header
 def keyed(*records: tuple[bytes, bytes]) -> bytearray:
     """Return a batch of keys and values."""
     keys, values = [key for key, _ in records], [value for _, value in records]
-    return encode_batch(Columns(len(records), keys=keys, values=values), first_timestamp_ms=1)
+    return encode_batch(
+        Columns(len(records), keys=keys, values=values), first_timestamp_ms=START_MS
+    )
 
 
 def with_headers(*records: tuple[bytes, Headers]) -> bytearray:

@@ -11,7 +11,7 @@ from tests.broker.queues.asking import (
     states,
     topic_of,
 )
-from tests.broker.world import World
+from tests.broker.world import START_MS, World
 from wire import api
 from wire.errors import LeaderNotAvailableError
 from wire.queue_admin import AlterQueueRequest
@@ -77,3 +77,18 @@ async def test_what_the_log_lost_is_gone(mock_clock: MockClock) -> None:
 
         assert [each.value for each in await receive(client, queue)] == [b"c"]
         assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="10min", visibility_timeout_ms="1min")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", at_ms=START_MS))
+        leased = await receive(client, queue, 1)
+        await world.pass_time(601)
+        await produce(client, topic_of(broker), batch_of(b"c", at_ms=world.clock.now_ms()))
+
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+
+        assert await states(client, queue) == (0, 1, 0, 0)
+        await settle(client, queue, leased)  # Success, as of anything that is done (b13).

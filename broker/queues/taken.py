@@ -1,0 +1,25 @@
+"""What a receive gets of one partition.
+
+Pure: declarations.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from wire.outbox import FileRegion
+from wire.queues import PartitionReceived
+
+
+class Taken(NamedTuple):
+    """What a receive got of one partition."""
+
+    received: PartitionReceived
+    pieces: list[bytes | FileRegion]
+
+
+class Nothing(Enum):
+    """Why a receive got nothing of one partition."""
+
+    THERE_IS_NONE = 0
+    NOT_KNOWN_YET = 1
+    """It is being loaded, or somebody reads from its disk; who waits here is told."""
