@@ -30,7 +30,13 @@ from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
 from wire.errors import BatchError, TidelogError
-from wire.queues import RECEIVE_COUNT_MAX, MessageState, QueueCounts, SettleAction
+from wire.queues import (
+    RECEIVE_COUNT_MAX,
+    MessageState,
+    QueueCounts,
+    RedriveRequest,
+    SettleAction,
+)
 
 Received = Message | str
 """A message, or the receipt handle of one that may have been received elsewhere."""
@@ -313,6 +319,36 @@ class Queue:
         offsets = await list_positions(self._cluster, places, to)
         done = await self._asker.seek([offsets[place] for place in places])
         return sum(each.count for each in done)
+
+    async def redrive(
+        self,
+        *,
+        to_topic: str | None = None,
+        messages_per_s: int | None = None,
+        only_from: str | None = None,
+    ) -> int:
+        """Begin to bring back the dead letters of this dead-letter queue; return how many.
+
+        That goes on whatever happens to brokers; `counts` says how far it is (`moved`, `to_move`).
+
+        Args:
+            to_topic: Where to; by default each goes where it came from.
+            messages_per_s: How fast, from each partition; by default, as fast as it goes.
+            only_from: Only those that this queue gave up.
+
+        Raises:
+            InvalidRequestError: One runs already, or that makes no sense.
+            UnknownTopicError: There is no such topic.
+        """
+        destination = None
+        if to_topic is not None:
+            destination = (await self._cluster.topic(to_topic)).topic_id
+        wanted = RedriveRequest(b"", [], destination, messages_per_s, only_from)
+        return sum(done.count for done in await self._asker.redrive(wanted))
+
+    async def stop_redrive(self) -> None:
+        """Bring back no more dead letters; those that are not moved yet stay."""
+        await self._asker.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 
 def _place(message: Received) -> ReceivedPlace:

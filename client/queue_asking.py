@@ -6,6 +6,8 @@ Shell: without tasks.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, final
 
+from msgspec.structs import replace
+
 from client.cluster import Cluster
 from client.queue_directory import QueueDirectory, leader_of
 from wire import api
@@ -24,6 +26,7 @@ from wire.queues import (
     PurgeRequest,
     QueueCounts,
     QueuePartitionDone,
+    RedriveRequest,
     SeekRequest,
 )
 from wire.rpc import RpcConnection
@@ -104,6 +107,17 @@ class QueueAsker:
             return done
 
         return await self.of_all(ask, is_repeatable=True)
+
+    async def redrive(self, wanted: RedriveRequest) -> list[QueuePartitionDone]:
+        """Bring dead letters back, or stop doing so; id and partitions are filled in here."""
+
+        async def ask(
+            connection: RpcConnection, queue: QueueDescription, partitions: list[int]
+        ) -> Sequence[QueuePartitionDone]:
+            request = replace(wanted, queue_id=queue.queue_id, partitions=partitions)
+            return (await self._cluster.ask_once(connection, api.REDRIVE, request)).results
+
+        return await self.of_all(ask, is_repeatable=False)
 
     async def of_all(self, ask: Ask[Result], *, is_repeatable: bool) -> list[Result]:
         """Return what brokers say of every partition, in order.

@@ -263,6 +263,27 @@ class Queue:
         """Hand out again everything from a place on; see `tidelog.Queue.seek`."""
         return self._thread.call(partial(self._queue.seek, to))
 
+    def redrive(
+        self,
+        *,
+        to_topic: str | None = None,
+        messages_per_s: int | None = None,
+        only_from: str | None = None,
+    ) -> int:
+        """Begin to bring back dead letters; see `tidelog.Queue.redrive`."""
+        return self._thread.call(
+            partial(
+                self._queue.redrive,
+                to_topic=to_topic,
+                messages_per_s=messages_per_s,
+                only_from=only_from,
+            )
+        )
+
+    def stop_redrive(self) -> None:
+        """Bring back no more dead letters; see `tidelog.Queue.stop_redrive`."""
+        self._thread.call(self._queue.stop_redrive)
+
 
 @final
 class QueueWorker:

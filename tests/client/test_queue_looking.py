@@ -4,7 +4,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.client.queue_world import fill, lead, made, queue_of, work_queue
-from wire.errors import UnknownQueueError
+from wire.errors import UnknownQueueError, UnknownTopicError
 from wire.queues import MessageState
 
 
@@ -66,3 +66,36 @@ async def test_letters_of_other_queues_are_not_ours(autojump_clock: MockClock) -
         with pytest.raises(UnknownQueueError):
             await client.queue("nope").peek()
         assert await queue.peek() == []
+
+
+async def test_a_dead_letter_tells_where_it_comes_from_and_goes_back_there(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        dead = await made(client, "dead")
+        await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
+        await queue.send(b"cancelled", headers=[("trace", b"1")])
+        (message,) = await queue.receive()
+        await message.reject("no delay value")
+
+        (letter,) = await dead.receive(wait=20)
+        assert letter.value == b"cancelled"
+        origin = letter.origin
+        assert origin is not None
+        assert (origin.queue, origin.topic, origin.partition, origin.offset) == ("work",) * 2 + (
+            0,
+            0,
+        )
+        assert (origin.receive_count, origin.reason) == (1, "no delay value")
+        await letter.release()
+        (seen,) = await queue.dead_letters()
+        assert seen.origin == origin
+
+        assert await dead.redrive(only_from="work") == 1
+        (again,) = await queue.receive(wait=20)
+        assert again.value == b"cancelled"
+        (counts,) = await dead.counts()
+        assert (counts.moved, counts.to_move) == (1, 1)
+        await dead.stop_redrive()
+        with pytest.raises(UnknownTopicError):
+            await dead.redrive(to_topic="nope")

@@ -47,7 +47,7 @@ def test_a_message_goes_through_all_that_can_happen_to_it(queue: Queue) -> None:
     assert queue.receive(wait=0) == []
 
 
-def test_batches_are_sent_and_settled_together(queue: Queue) -> None:
+def test_batches_are_sent_and_settled_together(client: blocking.Client, queue: Queue) -> None:
     assert len(queue.send_batch([b"%d" % n for n in range(20)])) == 20
     messages = queue.receive(100, wait=5)
     while len(messages) < 20:
@@ -63,6 +63,9 @@ def test_batches_are_sent_and_settled_together(queue: Queue) -> None:
     assert {each.reason for each in queue.dead_letters()} == {"no"}
     assert queue.purge() == 5
     assert queue.seek("earliest") == 20
+    client.admin.create_topic("elsewhere")
+    assert queue.redrive(to_topic="elsewhere") == 20
+    queue.stop_redrive()
 
 
 def test_errors_are_those_of_the_client(client: blocking.Client, queue: Queue) -> None:

@@ -1,6 +1,7 @@
 """`tidelog queue`: looking at messages, and what concerns many of them."""
 
 from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack
 
 import click
 
@@ -13,6 +14,15 @@ from tidelog.cli.message_view import print_dead_letters, print_seen, seen_as_jso
 from tidelog.cli.options import examples, json_option, read_place
 from tidelog.cli.tables import counted, print_json
 from wire.queues import MessageState
+
+
+class _Redrive(TypedDict):
+    """Which dead letters go where."""
+
+    to_topic: str | None
+    rate: int | None
+    only_from: str | None
+
 
 _STATES = {state.name.lower(): state for state in MessageState}
 
@@ -138,4 +148,54 @@ def seek(name: str, to: OffsetPlace, is_sure: bool, broker: str, as_json: bool) 
         click.echo(f"{name} has {counted(count, 'message')} now")
 
 
-COMMANDS = (peek, leased, dead_letters, purge, seek)
+@click.command(
+    epilog=examples(
+        "tidelog queue redrive payments-dead --rate 100",
+        "tidelog queue redrive payments-dead --from payments --to-topic payments-repaired",
+        "tidelog queue redrive payments-dead --status",
+    )
+)
+@click.argument("name", metavar="DEAD_LETTER_QUEUE")
+@click.option("--to-topic", help="Where to.  [where each message came from]")
+@click.option("--rate", type=click.IntRange(min=1), help="Messages a second, of each partition.")
+@click.option("--from", "only_from", metavar="QUEUE", help="Only what this queue gave up.")
+@click.option("--status", "is_status", is_flag=True, help="Only say how far it is.")
+@click.option("--stop", "is_stop", is_flag=True, help="Bring back no more.")
+@broker_option
+@json_option
+def redrive(
+    name: str,
+    is_status: bool,
+    is_stop: bool,
+    broker: str,
+    as_json: bool,
+    **wanted: Unpack[_Redrive],
+) -> None:
+    """Bring dead letters back to where they came from.
+
+    That goes on whatever happens to brokers, and this command does not wait for it.
+    """
+    if is_status + is_stop + (set(wanted.values()) != {None}) > 1:
+        raise click.UsageError("say either --status, or --stop, or what to bring back")
+
+    async def call(client: Client) -> tuple[int, int]:
+        queue = client.queue(name)
+        if is_stop:
+            await queue.stop_redrive()
+        elif not is_status:
+            await queue.redrive(
+                to_topic=wanted["to_topic"],
+                messages_per_s=wanted["rate"],
+                only_from=wanted["only_from"],
+            )
+        counts = await queue.counts()
+        return sum(each.moved for each in counts), sum(each.to_move for each in counts)
+
+    moved, to_move = ask(broker, call)
+    if as_json:
+        print_json({"moved": moved, "to_move": to_move})
+    else:
+        click.echo(f"{moved:,} of {counted(to_move, 'message')} of {name} moved so far")
+
+
+COMMANDS = (peek, leased, dead_letters, purge, seek, redrive)

@@ -53,3 +53,45 @@ def test_a_purge_says_how_many_messages_it_did_away_with(queue: str, capsys: Pri
 def test_what_nobody_gave_up_is_no_dead_letter(queue: str, capsys: Printed) -> None:
     assert main.run(["queue", "dead-letters", queue]) == 0
     assert capsys.readouterr().err == "there are no such messages\n"
+
+
+def test_dead_letters_are_shown_with_their_reasons_and_brought_back(
+    queue: str, capsys: Printed
+) -> None:
+    dead = f"{queue}-dead"
+    run(capsys, "create", dead)
+    run(
+        capsys,
+        *("alter", queue, "--set", f"dead_letter_queue={dead}"),
+        *("--set", "max_receive_count=1"),
+    )
+    run(capsys, "receive", queue, "--wait", "5", "--visibility-timeout", "0")
+    run(capsys, "receive", queue, "--wait", "1")
+
+    letters: list[dict[str, object]] = []
+    while len(letters) < 2 or any(each["state"] == "dead" for each in letters):
+        letters = json.loads(run(capsys, "dead-letters", queue, "--json"))
+    assert {str(each["value"]) for each in letters} == {"one", "two"}
+    origin = letters[0]["origin"]
+    assert isinstance(origin, dict)
+    assert (origin["queue"], origin["receive_count"]) == (queue, 1)
+    _, line, _ = run(capsys, "dead-letters", queue).splitlines()
+    assert line.split()[-1] == "max_receive_count"
+
+    said = run(capsys, "redrive", dead, "--from", queue)
+    assert said.endswith(f" of 2 messages of {dead} moved so far\n")
+    back: list[dict[str, object]] = []
+    while len(back) < 2:
+        back += json.loads(run(capsys, "receive", queue, "--wait", "5", "--json"))
+    assert {str(each["value"]) for each in back} == {"one", "two"}
+    found = json.loads(run(capsys, "redrive", dead, "--status", "--json"))
+    assert found == {"moved": 2, "to_move": 2}
+    run(capsys, "redrive", dead, "--stop")
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_redrive_that_makes_no_sense_is_refused(capsys: Printed) -> None:
+    assert main.run(["queue", "redrive", "q", "--stop", "--rate", "5"]) == 2
+    assert "error: say either --status, or --stop" in capsys.readouterr().err
+    assert main.run(["queue", "redrive", "nope"]) == 1
+    assert capsys.readouterr().err.startswith("error: there is no queue 'nope'")
