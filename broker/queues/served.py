@@ -282,7 +282,7 @@ class ServedPartition:
             raise self.error
         self.journal.require()
         facts = self._surroundings.facts(self.facts.queue_id)
-        if facts != self.facts:
+        if not facts.is_same(self.facts):
             self._configure(facts)
         if not self._mover.is_moving:
             self.trim()

@@ -1,11 +1,9 @@
 """Tests of what the metadata says of queues."""
 
-from dataclasses import replace
-
 import pytest
 
 from broker.queues.facts import facts_of
-from coordinator.catalog import Catalog, QueueSpec, TopicCreated
+from coordinator.catalog import Catalog, QueueSpec, TopicAltered, TopicCreated
 from queue_layer.config import ExponentialBackoff, FixedBackoff, ReceiveDurability
 from wire.errors import UnknownQueueError
 
@@ -51,11 +49,14 @@ def test_a_backoff_can_be_a_rule() -> None:
     )
 
 
-def test_facts_are_equal_as_long_as_nothing_changes() -> None:
+def test_facts_are_the_same_as_long_as_nothing_changes() -> None:
     known = catalog()
+    before = facts_of(known, QUEUE_ID)
+    assert facts_of(known, QUEUE_ID).is_same(before)
 
-    assert facts_of(known, QUEUE_ID) == facts_of(known, QUEUE_ID)
-    assert facts_of(known, QUEUE_ID) != replace(facts_of(known, QUEUE_ID), source_id=LETTERS)
+    known.apply(TopicAltered(QUEUE_ID, {}, {"dead_letter_queue": "letters"}))
+
+    assert not facts_of(known, QUEUE_ID).is_same(before)
 
 
 def test_a_topic_is_no_queue() -> None:
