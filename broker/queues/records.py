@@ -77,6 +77,8 @@ class SourceRecords:
         self._reader = reader
         self._topic_id = topic_id
         self._number = number
+        self.damage: CorruptRecordError | None = None
+        """Why a FIFO queue is not told of more records."""
 
     def partition(self) -> Partition:
         """Return the replica.
@@ -106,6 +108,7 @@ class SourceRecords:
             LeaderNotAvailableError: The replica is not here.
         """
         steps = 0
+        self.damage = None
         while core.records_from < self.partition().high_watermark:
             if is_enough():
                 return
@@ -126,6 +129,10 @@ class SourceRecords:
             except CorruptRecordError as error:
                 end = error.detail("next_offset")
                 assert end is not None
+                if core.config.is_fifo:
+                    # They may come before others of their groups: refuse rather than guess.
+                    self.damage = error
+                    return
                 if core.records_from == first:
                     # Nobody can read what they say; they are there all the same.
                     core.records_came(first, min(end, high_watermark))
@@ -162,12 +169,13 @@ class SourceRecords:
         if plain_from < at:
             core.records_came(plain_from, at)
 
-    def gather(
-        self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int
+    def gather(  # noqa: C901 (one walk over what is asked for)
+        self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int, passes_damage: bool = True
     ) -> Reading[Gathered]:
         """Find the batches of messages, in their order, until there are enough bytes.
 
-        At least one batch is found if there is one that can be read. What is damaged is left out.
+        At least one batch is found if there is one that can be read. What is damaged is left out,
+        with all behind it unless `passes_damage`.
 
         Raises:
             LogOfflineError: The disk failed.
@@ -194,6 +202,9 @@ class SourceRecords:
                     next_offset = error.detail("next_offset")
                     assert next_offset is not None
                     _take(gathered, taken_from, at)
+                    taken_from = at
+                    if not passes_damage:
+                        break
                     taken_from = at = min(end, next_offset)
                     continue
                 for batch in batches:

@@ -15,6 +15,7 @@ from broker.partitions import Partitions
 from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
 from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
+from broker.queues.moving import Moving
 from broker.queues.reading import RecordReading
 from broker.queues.records import Gathered, Reading, SourceRecords
 from broker.queues.taken import Nothing, Taken
@@ -61,19 +62,6 @@ class MessageWaiter(Protocol):
 
     def failed_at(self, served: "ServedPartition", error: BrokerError) -> None:
         """There will be none here."""
-        ...
-
-
-class Moving(Protocol):
-    """Moves what a partition has to move, and brings back what it has to bring back."""
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether something is under way."""
-        ...
-
-    def look(self) -> None:
-        """There may be something."""
         ...
 
 
@@ -203,6 +191,7 @@ class ServedPartition:
         await self.wait_loaded()
         self.require()
         await self.reading.drive(self.reading.feed(self.core, lambda: False))
+        self._require_undamaged()
         if not self.core.is_ready:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
@@ -401,6 +390,7 @@ class ServedPartition:
             plan = self.core.plan(command, now_ms=now_ms) if self.core.counts()[0] else None
             offers = [] if plan is None else list(plan)
             if plan is None or not (offers or plan.exhausted):
+                self._require_undamaged()
                 if self.core.records_from < self.records.partition().high_watermark:
                     more_until = self.core.records_from + _MORE_RECORDS
                     yield from self.reading.feed(self.core, is_much_more)
@@ -408,19 +398,24 @@ class ServedPartition:
                 self._await_news()
                 return Nothing.THERE_IS_NONE
             limit = bytes_max if plan.attempt is None else 1 << 62
-            gathered = yield from self.records.gather(offers, bytes_max=limit)
+            gathered = yield from self.records.gather(
+                offers, bytes_max=limit, passes_damage=not self.core.config.is_fifo
+            )
             if not waiter.is_waiting():
                 return Nothing.THERE_IS_NONE
             taken = self._received(plan, gathered)
             if taken is not None:
                 return taken
 
+    def _require_undamaged(self) -> None:
+        if self.records.damage is not None:
+            raise self.records.partition().passing(self.records.damage)
+
     def _received(self, plan: ReceivePlan, gathered: Gathered) -> Taken | None:
         """Decide what was read; `None` if somebody else was faster, or there is more to look at."""
         self.require()
-        damage = gathered.damage
-        if damage is not None and not gathered.taken:
-            raise self.records.partition().passing(damage)
+        if gathered.damage is not None and not gathered.taken:
+            raise self.records.partition().passing(gathered.damage)
         pieces = self.reading.pieces(gathered.batches)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=self.now_ms()))
         if not received.runs:

@@ -1,5 +1,6 @@
 """Tests of messages that have to be read from the disk."""
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, produce
@@ -11,8 +12,10 @@ from tests.broker.queues.asking import (
     submit_receive,
     topic_of,
 )
-from tests.broker.world import World
+from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from wire.errors import CorruptRecordError
+from wire.record_batch import Columns, encode_batch
 
 
 async def test_messages_are_taken_when_they_have_been_read(mock_clock: MockClock) -> None:
@@ -55,3 +58,29 @@ async def test_a_receive_whose_client_is_gone_takes_nothing(mock_clock: MockCloc
         await let_happen()
 
         assert await states(client, queue) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("is_fifo", [False, True])
+async def test_messages_in_a_damaged_batch_are_passed_over_unless_there_is_an_order(
+    mock_clock: MockClock,
+    *,
+    is_fifo: bool,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=is_fifo)
+        for value in (b"first", b"second", b"third"):
+            columns = Columns(1, keys=[b"k"], values=[value])
+            batch = encode_batch(columns, first_timestamp_ms=START_MS)
+            await produce(client, topic_of(broker), batch)
+    (path,) = (path for path, data in world.segments() if b"second" in data)
+    world.disk.damage(path, world.disk.visible_bytes(path).index(b"second"), b"damage")
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        received_values = [each.value for each in await receive(client, queue)]
+
+        assert received_values == ([b"first"] if is_fifo else [b"first", b"third"])
+        if not is_fifo:
+            with pytest.raises(CorruptRecordError):
+                await receive(client, queue)
