@@ -299,6 +299,7 @@ class Producer:
             UnknownTopicError: There is no such topic.
             trio.ClosedResourceError: The producer is not open.
         """
+        await trio.lowlevel.checkpoint()
         await self._know(topic)
         results: list[Receipt | TidelogError | Appended] = []
         settled_count = 0
@@ -309,7 +310,8 @@ class Producer:
             self._dispatcher.send()
             for index, each in enumerate(results):
                 if isinstance(each, Appended):
-                    await _wait_settled(each.batch)
+                    if not each.batch.is_settled:  # Most are in a batch with the one before.
+                        await _wait_settled(each.batch)
                     settled_count = index + 1
         except BaseException:
             for each in results[settled_count:]:

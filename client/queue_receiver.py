@@ -233,6 +233,9 @@ class _Call:
 
     async def _connection(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, `None` if it takes long to make one."""
+        connection = self._cluster.live_connection(node_id)
+        if connection is not None:
+            return connection
         with trio.move_on_after(_CONNECTING_S):
             with suppress(TidelogError):
                 return await self._cluster.connection_to(node_id)

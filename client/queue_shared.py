@@ -3,7 +3,7 @@
 Shell: the producer is opened when the first message is sent, and lives as long as the client.
 """
 
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -11,6 +11,10 @@ from client.cluster import Cluster
 from client.config import ProducerConfig
 from client.producer import Producer
 from client.queue_directory import QueueDirectory
+
+_BATCH_BYTES: Final = 32 << 10
+"""Of a batch that is sent. Brokers hand out whole batches, so whoever receives a few messages of a
+large one is sent all of it."""
 
 
 @final
@@ -28,6 +32,7 @@ class QueueShared:
         """Return the producer of all queues; whoever sends by it waits for the acknowledgement."""
         async with self._opening:
             if self._producer is None:
-                producer = Producer(self.cluster, ProducerConfig())
+                config = ProducerConfig(batch_bytes_max=_BATCH_BYTES)
+                producer = Producer(self.cluster, config)
                 self._producer = await producer.__aenter__()
         return self._producer

@@ -7,7 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from client.client import Client
+from client.outgoing import OutgoingRecord
 from client.partitioner import partition_for_key
+from client.receipt import Receipt
 from client.record import Record
 from tests.broker.world import START_MS, World
 from tests.client.worlds import client_of, orders_client
@@ -196,3 +198,24 @@ async def test_a_closed_producer_says_how_to_open_one(autojump_clock: MockClock)
 
         with pytest.raises(trio.ClosedResourceError, match="async with"):
             await producer.flush()
+
+
+async def test_records_of_one_call_have_a_fate_each(autojump_clock: MockClock) -> None:
+    async with (
+        orders_client(autojump_clock, 2) as client,
+        client.producer(batch_bytes_max=500, buffer_bytes_max=2_000) as producer,
+    ):
+        small = [
+            OutgoingRecord("orders", b"%d" % n, partition=n % 2, headers=(("n", b"%d" % n),))
+            for n in range(40)
+        ]
+        huge = OutgoingRecord("orders", b"x" * 3_000)
+
+        results = await producer.send_records("orders", [*small[:20], huge, *small[20:]])
+
+        failure = results.pop(20)
+        assert isinstance(failure, RecordTooLargeError)
+        places = [(each.partition, each.offset) for each in results if isinstance(each, Receipt)]
+        assert places == [(n % 2, n // 2) for n in range(40)]
+        assert await producer.send_records("orders", []) == []
+        assert producer.statistics().unsettled_record_count == 0

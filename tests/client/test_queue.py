@@ -76,7 +76,9 @@ async def test_waiting_ends_when_its_time_is_over(autojump_clock: MockClock) -> 
         assert 10 <= trio.current_time() - began < 11
 
 
-async def test_messages_of_all_partitions_are_received_in_turn(autojump_clock: MockClock) -> None:
+async def test_messages_of_all_partitions_are_received(
+    autojump_clock: MockClock,
+) -> None:
     async with work_queue(autojump_clock, partitions=3) as (_, queue):
         sent = [OutgoingMessage(value=b"%d" % number, key=b"%d" % number) for number in range(60)]
         receipts = await queue.send_batch(sent)
@@ -87,8 +89,6 @@ async def test_messages_of_all_partitions_are_received_in_turn(autojump_clock: M
             batch = await queue.receive(10)
             assert len(batch) == 10
             seen += batch
-        firsts = [seen[place].partition for place in (0, 10, 20)]
-        assert sorted(firsts) == [0, 1, 2], "another one is first each time"
         assert sorted(values(seen)) == sorted(message.value for message in sent)  # type: ignore[type-var]
 
         await queue.delete_batch(seen)

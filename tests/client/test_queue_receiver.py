@@ -9,6 +9,7 @@ from tests.client.queue_world import drain, fill, lead, queue_of
 from tests.coordinator.raft_life import until
 from wire import api
 from wire.errors import LogOfflineError, NotLeaderError, ShuttingDownError, TidelogError
+from wire.queues import ReceiveReply, ReceiveRequest
 
 
 async def test_messages_of_several_brokers_are_received_and_settled_at_theirs(
@@ -43,6 +44,26 @@ async def test_another_broker_is_first_each_time(autojump_clock: MockClock) -> N
         await fill(queue, 40)
         firsts = [(await queue.receive(1))[0].partition for _ in range(4)]
         assert firsts in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
+async def test_a_broker_is_asked_for_another_partition_first_each_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1, 2, 3)) as (queue, cluster):
+        lead(cluster, 1)
+        asked: list[list[int]] = []
+
+        async def note(node_id: int, request: object) -> object:
+            assert isinstance(request, ReceiveRequest)
+            assert node_id == 1
+            asked.append(request.partitions)
+            await trio.lowlevel.checkpoint()
+            return ReceiveReply([], 0)
+
+        cluster.answers[api.RECEIVE] = note  # type: ignore[index]
+        for _ in range(3):
+            assert await queue.receive(wait=0) == []
+        assert sorted(asked) == [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
 async def test_what_comes_too_late_from_another_broker_is_given_back_and_does_not_count(
