@@ -140,8 +140,9 @@ class Queue:
         await trio.lowlevel.checkpoint()
         now_ms = self._cluster.env.clock.now_ms()
         description = await self._asker.describe()
+        is_deduplicated = description.config.get("content_based_deduplication") == "on"
         for message in messages:
-            check_for_kind(message, is_fifo=description.is_fifo)
+            check_for_kind(message, is_fifo=description.is_fifo, is_deduplicated=is_deduplicated)
         records = [record_of(message, description.topic, now_ms=now_ms) for message in messages]
         producer = await self._shared.producer()
         return await producer.send_records(description.topic, records)

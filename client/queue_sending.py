@@ -57,8 +57,15 @@ def record_of(message: OutgoingMessage, topic: str, *, now_ms: int) -> OutgoingR
     return msgspec.structs.replace(record, headers=(*record.headers, *fields))
 
 
-def check_for_kind(message: OutgoingMessage, *, is_fifo: bool) -> None:
+def check_for_kind(
+    message: OutgoingMessage, *, is_fifo: bool, is_deduplicated: bool = False
+) -> None:
     """Check that a message may be sent to a queue of this kind.
+
+    Args:
+        message: What is to be sent.
+        is_fifo: Whether the queue has message groups.
+        is_deduplicated: Whether it makes deduplication ids of values (content-based).
 
     Raises:
         InvalidRequestError: It may not, and why.
@@ -78,6 +85,10 @@ def check_for_kind(message: OutgoingMessage, *, is_fifo: bool) -> None:
     elif message.deduplication_id is not None:
         # Better not sent than sent twice.
         raise InvalidRequestError("brokers do not look for duplicates yet; send it without the id")
+    elif is_deduplicated:
+        raise InvalidRequestError(
+            "brokers do not look for duplicates yet; turn content_based_deduplication off"
+        )
 
 
 def _fields(message: OutgoingMessage, now_ms: int) -> list[tuple[str, bytes]]:

@@ -61,3 +61,11 @@ def test_each_kind_of_queue_has_rules_of_its_own(
 def test_both_kinds_take_what_is_right_for_them() -> None:
     check_for_kind(OutgoingMessage(value=b"v", delay=9.0, priority=1), is_fifo=False)
     check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
+
+
+def test_a_queue_that_is_to_look_for_duplicates_by_itself_is_not_sent_to() -> None:
+    """Better not sent than sent twice: brokers do not look for them yet."""
+    message = OutgoingMessage(value=b"v", key=b"k")
+
+    with pytest.raises(InvalidRequestError, match="turn content_based_deduplication off"):
+        check_for_kind(message, is_fifo=True, is_deduplicated=True)
