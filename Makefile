@@ -66,7 +66,7 @@ cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: ma
 .PHONY: sim swarm mutants
 SECONDS := 60
 KIND := broker
-sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE; KIND=cluster
+sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE; KIND=cluster, queues
 	@$(BIN)/python -m tests.simulation sim --kind $(KIND) --seconds $(SECONDS) \
 		$(if $(PLAN),--plan $(PLAN),$(SEED))
 
@@ -77,6 +77,10 @@ swarm: $(VENV)/installed-dev ## Many of them: make swarm SEEDS=1000 FIRST=0 SECO
 .PHONY: cluster-lives
 cluster-lives: ## Lives of whole clusters: make cluster-lives SEEDS=1000, as make swarm
 	@$(MAKE) --no-print-directory swarm KIND=cluster
+
+.PHONY: queue-lives
+queue-lives: ## Lives of clusters with queues: make queue-lives SEEDS=1000, as make swarm
+	@$(MAKE) --no-print-directory swarm KIND=queues
 
 mutants: $(VENV)/installed-dev ## Plant bugs, and see how soon the simulator catches them
 	@$(BIN)/python -m tests.simulation mutants $(ARGS)

@@ -141,8 +141,8 @@ class _Call:
         if len(by_node) > 1:
             await self._sweep(by_node)
         while not self._messages:
-            now = trio.current_time()
             partitions = self._partitions(await self._find())
+            now = trio.current_time()
             is_all_empty = self._answered.issuperset(partitions)
             if is_all_empty and (now >= self._ends_at + _GRACE_S or self._is_nothing_left(now)):
                 return []
@@ -247,7 +247,8 @@ class _Call:
             now = trio.current_time()
             moments = (self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at)
             expiries = (poll.expires_at for poll in self._polls)
-            wake_at = min((*(each for each in moments if each > now), *expiries))
+            # All of them may have passed while others were asked.
+            wake_at = min((*(each for each in moments if each > now), *expiries), default=now)
             with trio.CancelScope(deadline=wake_at):
                 await self._arrival.wait()
         self._arrival = trio.Event()

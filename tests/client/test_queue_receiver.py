@@ -1,5 +1,7 @@
 """Receiving from queues that several brokers serve: leaders that move, brokers that die or stop."""
 
+from typing import cast
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -8,7 +10,9 @@ from client.queue_message import Message
 from tests.client.queue_world import drain, fill, lead, queue_of
 from tests.coordinator.raft_life import until
 from wire import api
+from wire.api import AnyApi
 from wire.errors import LogOfflineError, NotLeaderError, ShuttingDownError, TidelogError
+from wire.queue_admin import DescribeQueuesReply
 from wire.queues import ReceiveReply, ReceiveRequest
 
 
@@ -200,3 +204,24 @@ async def test_what_waiting_does_not_cure_is_raised_at_once(autojump_clock: Mock
         with pytest.raises(LogOfflineError, match="its disk failed"):
             await queue.receive(wait=20)
         assert trio.current_time() < 1
+
+
+async def test_a_queue_that_is_found_again_too_late_is_an_error_and_no_defect(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+
+        async def refuse(_: int, message: object) -> object:
+            raise NotLeaderError(f"somebody else is to be asked {message}")
+
+        async def describe_late(_: int, message: object) -> object:
+            await trio.sleep(29.99)
+            described = cast("AnyApi", api.DESCRIBE_QUEUES)
+            reply, _data = await cluster.pass_on(described, message, b"")
+            return cluster.with_leaders(cast("DescribeQueuesReply", reply))
+
+        cluster.answers[api.RECEIVE] = refuse  # type: ignore[index]
+        cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
+        with pytest.raises(NotLeaderError, match="somebody else"):
+            await queue.receive(wait=0)

@@ -1,4 +1,4 @@
-"""The kinds of lives that there are: those of one broker that is alone, and those of clusters."""
+"""The kinds of lives that there are: of one broker that is alone, of clusters, and with queues."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,6 +19,12 @@ from tests.simulation.cluster.simplifications import SIMPLIFICATIONS as CLUSTER_
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.queues import life as queue_life
+from tests.simulation.queues import plans as queue_plans
+from tests.simulation.queues.book import QueueChecker
+from tests.simulation.queues.mutants import MUTANTS as QUEUE_MUTANTS
+from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIMPLIFICATIONS
+from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
 from tests.simulation.report import LifeReport, PlanType
 from tests.simulation.shrink import Simplification
 from tests.simulation.simplifications import SIMPLIFICATIONS
@@ -83,7 +89,17 @@ CLUSTER: Final = Kind(
     mutants=(*CLUSTER_MUTANTS, *REPLICATION_MUTANTS),
     kept_plans=_HERE / "cluster" / "kept_plans",
 )
-KINDS: Final[Mapping[str, Kind[Any]]] = {"broker": BROKER, "cluster": CLUSTER}
+QUEUES: Final = Kind(
+    name="queues",
+    plan_type=queue_plans.QueuePlan,
+    draw_plan=queue_plans.draw_plan,
+    live=queue_life.live,
+    probes=QUEUE_PROBES,
+    simplifications=QUEUE_SIMPLIFICATIONS,
+    mutants=QUEUE_MUTANTS,
+    kept_plans=_HERE / "queues" / "kept_plans",
+)
+KINDS: Final[Mapping[str, Kind[Any]]] = {kind.name: kind for kind in (BROKER, CLUSTER, QUEUES)}
 
 
 def kind_of_mutant(name: str) -> Kind[Any]:
@@ -109,6 +125,5 @@ def find_mutant(name: str) -> Mutant:
 
 def checker_names() -> set[str]:
     """Return the names of all checkers of all kinds."""
-    return {
-        checker.__name__ for checker in (*Checker.__subclasses__(), *NodeChecker.__subclasses__())
-    }
+    promises = (Checker, NodeChecker, QueueChecker)
+    return {checker.__name__ for base in promises for checker in base.__subclasses__()}

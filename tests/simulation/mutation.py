@@ -31,6 +31,7 @@ _OTHER_CHECKERS = (
     "NoDefects",
     "NoneLeftOut",
     "ReplicasAgree",
+    "QueuesComeToAnEnd",
 )
 _FAILURES_MAX = 4
 """So many lives that fail are tried to be made small."""

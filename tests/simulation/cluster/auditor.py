@@ -44,6 +44,7 @@ def _difference(reply: MetadataReply, plan: ClusterPlan, state: ClusterState) ->
             ],
         )
         for topic in state.catalog.topics
+        if topic.queue is None  # Journals are nobody's business.
     }
     found = {
         topic.name: (

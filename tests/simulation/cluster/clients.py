@@ -38,7 +38,7 @@ _VISITOR = ProducerPlan(
 )
 
 
-class _Worker(Protocol):
+class Worker(Protocol):
     """Somebody who works until told to stop."""
 
     should_stop: bool
@@ -87,7 +87,7 @@ class Clients:
         self._all_values: list[Values] = []
         self._clients: dict[str, _Client] = {}
         self._generations: Counter[str] = Counter()
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, Worker] = {}
         self._consumers: dict[str, LibraryReader] = {}
         self._members: dict[str, Member] = {}
         self.crew = Crew(b"", 0)
@@ -105,17 +105,17 @@ class Clients:
         if self._plan.quiet_after_s is not None:
             self._world.clock.call_later(self._plan.quiet_after_s, self._leave_last_alone)
         for number in range(self._plan.member_count):
-            self._add(f"m{number}", partial(self._member, f"m{number}"))
+            self.add(f"m{number}", partial(self._member, f"m{number}"))
         for number, plan in enumerate(self._plan.producers):
-            self._add(f"p{number}", partial(self._writer, f"p{number}", plan))
+            self.add(f"p{number}", partial(self._writer, f"p{number}", plan))
         for number in range(self._plan.consumer_count):
-            self._add(f"c{number}", partial(self._consumer, f"c{number}"))
+            self.add(f"c{number}", partial(self._consumer, f"c{number}"))
         if self._plan.churn_pause_s is not None:
-            self._add("maker", partial(self._maker, self._plan.churn_pause_s))
+            self.add("maker", partial(self._maker, self._plan.churn_pause_s))
         if self._plan.move_pause_s is not None:
-            self._add("mover", self._mover)
+            self.add("mover", self._mover)
         if self._plan.visit_pause_s is not None:
-            self._add("visitor", self._visitor)
+            self.add("visitor", self._visitor)
 
     def kill(self, dice: float) -> None:
         """Kill one of them, and start it again a little later."""
@@ -175,16 +175,19 @@ class Clients:
         while (process := self._clients[name].node.process) is not None:
             await process.ended.wait()
 
-    def _add(self, name: str, program: Callable[[], Program]) -> None:
+    def add(self, name: str, program: Callable[[], Program]) -> None:
+        """Have somebody come, on a machine of its own; `program` makes what runs there."""
         client = _Client(self._world.add_node(name), program)
         self._clients[name] = client
         client.start()
 
-    def _generation(self, name: str) -> str:
+    def generation(self, name: str) -> str:
+        """Return another name for the next one to come under this name."""
         self._generations[name] += 1
         return f"{name}.{self._generations[name]}"
 
-    def _employ(self, name: str, worker: _Worker) -> None:
+    def employ(self, name: str, worker: Worker) -> None:
+        """Tell somebody, in the end, to stop."""
         worker.should_stop = self._should_stop
         self._workers[name] = worker
 
@@ -203,16 +206,16 @@ class Clients:
             values.leaves_last_alone = True
 
     def _writer(self, name: str, plan: ProducerPlan) -> Program:
-        values = self._values(self._generation(name), plan)
+        values = self._values(self.generation(name), plan)
         writer = LibraryWriter(
             plan, values, self._book, self._sometimes, self.history, addresses(self._plan)
         )
-        self._employ(name, writer)
+        self.employ(name, writer)
         return writer.run
 
     def _consumer(self, name: str) -> Program:
         consumer = LibraryReader(
-            self._generation(name),
+            self.generation(name),
             self._book,
             self.history,
             ReadingPlan(read_from="followers" if self._plan.reads_from_followers else "leader"),
@@ -222,27 +225,27 @@ class Clients:
         return consumer.run
 
     def _maker(self, pause_s: float) -> Program:
-        random = self._world.streams.stream(self._generation("maker"))
+        random = self._world.streams.stream(self.generation("maker"))
         maker = TopicMaker(self._plan, pause_s, random, self._minutes, self._sometimes)
-        self._employ("maker", maker)
+        self.employ("maker", maker)
         return maker.run
 
     def _mover(self) -> Program:
-        random = self._world.streams.stream(self._generation("mover"))
+        random = self._world.streams.stream(self.generation("mover"))
         mover = Mover(self._plan, random, self._sometimes)
-        self._employ("mover", mover)
+        self.employ("mover", mover)
         return mover.run
 
     def _visitor(self) -> Program:
-        values = self._values(self._generation("visitor"), _VISITOR)
+        values = self._values(self.generation("visitor"), _VISITOR)
         visitor = Visitor(
             self._plan, values, self._book, self._minutes, self._sometimes, self._topic_id
         )
-        self._employ("visitor", visitor)
+        self.employ("visitor", visitor)
         return visitor.run
 
     def _member(self, name: str) -> Program:
-        random = self._world.streams.stream(self._generation(name))
+        random = self._world.streams.stream(self.generation(name))
         member = Member(addresses(self._plan), self.crew, random, self._minutes, self._sometimes)
         self._members[name] = member
         return member.run

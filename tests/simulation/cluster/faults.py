@@ -69,6 +69,7 @@ class Nemesis:
         self._clients = clients
         self._heals: list[Callable[[], None]] = []
         self._is_over = False
+        self._clock_jump_s = 0.0
         self.has_damaged = False
         """Whether a disk was damaged: of one node in a life, or of a minority at once."""
         self._disk_aims: list[DiskAim] = []
@@ -133,6 +134,7 @@ class Nemesis:
             )
         )
         self._world.network.window_bytes = network.window_bytes
+        self._clock_jump_s = plan.clock_jump_s
         random = self._world.streams.stream("clocks")
         for node in self._world.nodes.values():
             node.wall_clock.jump(random.uniform(-1, 1) * plan.clock_error_s)
@@ -434,7 +436,7 @@ class Nemesis:
                 self._world.network.break_connections(name, other)
 
     def _jump_clock(self, fault: Fault) -> None:
-        seconds = (fault.dice * 1000 % 1 - 0.5) * 7200
+        seconds = (fault.dice * 1000 % 1 - 0.5) * self._clock_jump_s
         if seconds < 0:
             self._sometimes.reached("clock went back")
         self._any(fault).node.wall_clock.jump(seconds)

@@ -5,8 +5,8 @@ must get what it waits for. Then the power of all machines is cut, and what a la
 auditor find is compared with everything that was ever said.
 """
 
-from collections.abc import Callable, Sequence
-from typing import final
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar, final
 
 import trio
 
@@ -51,6 +51,7 @@ from tests.simulation.cluster.consensus_promises import (
 )
 from tests.simulation.cluster.faults import Nemesis
 from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
+from tests.simulation.cluster.guests import Guests, Host, Invite
 from tests.simulation.cluster.loss_acceptor import LossAcceptor
 from tests.simulation.cluster.machines import Machines, addresses
 from tests.simulation.cluster.metadata_promises import (
@@ -87,6 +88,8 @@ from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import Simulation, World
 from wire.errors import TidelogError
 
+PlanType = TypeVar("PlanType", bound=ClusterPlan)
+
 _FORMING_S = 60.0
 _OF_ONE_MIND_S = 20.0
 """An election takes a second or two; a broker that was silent may have to be let in again."""
@@ -100,10 +103,19 @@ _EVENTS_PER_S_MAX = 60_000
 _MOMENT_S = 0.01
 
 
+class LifeSetting(NamedTuple):
+    """What lives of other kinds have besides."""
+
+    probes: Mapping[str, str] = PROBES
+    invite: Invite | None = None
+
+
 @final
 class _Life:
-    def __init__(self, world: World, plan: ClusterPlan, *, goes_on: bool) -> None:
-        self.sometimes = Sometimes(PROBES)
+    def __init__(
+        self, world: World, plan: ClusterPlan, setting: LifeSetting, *, goes_on: bool
+    ) -> None:
+        self.sometimes = Sometimes(setting.probes)
         self.rules: dict[str, ProducerRules] = {}
         self.book = Book(_checkers(self.rules), world.clock.current_time, goes_on=goes_on)
         clock = world.clock
@@ -118,6 +130,10 @@ class _Life:
         self._void: dict[str, list[range]] = {}
         self._topic_id = b""
         self._clients = Clients(world, plan, self.book, self.minutes, self.sometimes, self.rules)
+        self.guests: Guests | None = None
+        if setting.invite is not None:
+            host = Host(world, self.machines, self.minutes, self.sometimes)
+            self.guests = setting.invite(host)
 
     async def live(self) -> None:
         plan = self._plan
@@ -128,20 +144,22 @@ class _Life:
             if not plan.is_durable:
                 acceptor = LossAcceptor(plan, self.minutes, self.sometimes)
                 self._world.add_node("acceptor").start(acceptor.run)
+            if self.guests is not None:
+                await self.guests.prepare()
             nemesis = Nemesis(
                 self._world, self.machines, self.minutes, self.sometimes, self._clients
             )
             self._clients.begin(topic_id)
+            if self.guests is not None:
+                self.guests.begin(self._clients)
             nemesis.begin(plan)
             await trio.sleep(plan.seconds)
             nemesis.end()
             await self._wait_of_one_mind(_OF_ONE_MIND_S)
             await self._wait_in_sync()
-            try:
-                with trio.fail_after(_PATIENCE_S):
-                    await self._clients.finish()
-            except trio.TooSlowError:
-                raise ViolationError("Liveness", "not every client comes to its end") from None
+            await self._finish_clients()
+            if self.guests is not None:
+                await self.guests.finish()
             if not plan.is_durable:
                 await self._stop_all()  # What is in memory is on disk then.
             for machine in self.machines.all:
@@ -151,11 +169,19 @@ class _Life:
             logs = await self._look_at_everything()
             await self._compare_replicas()
             await self._dismiss_crew(logs)
+            if self.guests is not None:
+                await self.guests.look()
             nursery.cancel_scope.cancel()
         self.book.ended(logs)
         if plan.member_count:
             self._clients.crew.check(logs)
         self._check_history(logs)
+
+    async def _finish_clients(self) -> None:
+        with trio.move_on_after(_PATIENCE_S):
+            await self._clients.finish()
+            return
+        raise ViolationError("Liveness", "not every client comes to its end")
 
     async def _stop_all(self) -> None:
         for machine in self.machines.all:
@@ -346,12 +372,13 @@ def _node_checkers() -> Sequence[NodeChecker]:
 
 
 def live(
-    plan: ClusterPlan,
+    plan: PlanType,
     *,
     show: Callable[[str], None] | None = None,
     shows_steps: bool = False,
     goes_on: bool = False,
-) -> LifeReport[ClusterPlan]:
+    setting: LifeSetting = LifeSetting(),  # noqa: B008  (it never changes)
+) -> LifeReport[PlanType]:
     """Live one life and return what there is to say of it; the same for the same plan.
 
     Args:
@@ -359,6 +386,7 @@ def live(
         show: Is given a line for each event.
         shows_steps: Whether these are also the steps of tasks.
         goes_on: Whether it goes on when a checker has objected, to see which others will.
+        setting: For lives of another kind.
     """
     simulation = Simulation(
         plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX
@@ -366,7 +394,7 @@ def live(
     lives: list[_Life] = []
 
     async def main(world: World) -> None:
-        life = _Life(world, plan, goes_on=goes_on)
+        life = _Life(world, plan, setting, goes_on=goes_on)
         lives.append(life)
         with (
             witnessing(life.minutes),
@@ -378,6 +406,8 @@ def live(
     checker, problem = judged(lambda: simulation.run(main))
     life = lives[0]
     objections = [*life.minutes.objections.values(), *life.book.objections.values()]
+    if life.guests is not None:
+        objections += life.guests.objections.values()
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
     if objections:
         checker, problem = objections[0].checker, str(objections[0])
@@ -392,6 +422,7 @@ def live(
             "entries": life.minutes.end_index,
             "acknowledged": life.book.acknowledged_count,
             "read": life.book.read_count,
+            **({} if life.guests is None else life.guests.counts),
         },
         simulated_s=simulation.clock.now,
         fingerprint=simulation.trace.fingerprint(),

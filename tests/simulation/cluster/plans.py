@@ -108,6 +108,8 @@ class ClusterPlan(LifePlan, frozen=True):
     """Mean time between two questions of a client that asks brokers whether they lead or not."""
     move_pause_s: float | None = None
     """Mean time between two deeds of a client that moves leaderships and replicas."""
+    clock_jump_s: float = 7200.0
+    """From the farthest that a clock is put back to the farthest that it is put forward."""
     clock_error_s: float = 0.0
     """How far the clock of each machine is off, at most."""
     clock_drift: float = 0.0

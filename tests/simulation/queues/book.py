@@ -1,0 +1,216 @@
+"""What users of queues were told, message by message, and who looks whether that may be so.
+
+Pure: no clock of its own, no I/O. Beside the book of records of a life, and the minutes of its
+cluster.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import final
+
+import msgspec
+
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.queues.plans import QueueSetup
+from wire.queues import SettleAction
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A message that was handed over to be sent."""
+
+    topic: str
+    value: bytes
+    """No two messages have the same."""
+    group: bytes | None
+    asked_at: float
+    """When, in simulated seconds."""
+    delay_s: float = 0.0
+    """Nobody is to get it before so long has passed."""
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A message that a user was handed."""
+
+    queue: str
+    place: Place
+    value: bytes
+    group: bytes | None
+    receive_count: int
+    receipt: bytes
+    """Of the receive; the same for all of its messages in this partition."""
+    visibility_s: float
+    """For how long nobody else is to get it."""
+    asked_at: float
+    """When the user began to receive, in simulated seconds."""
+    told_at: float
+    """When it had the message."""
+
+
+class Wish(msgspec.Struct, frozen=True, eq=False):
+    """What a user asked to become of a message."""
+
+    delivered: Delivered
+    action: SettleAction
+    asked_at: float
+    seconds: float | None = None
+    """For how long it is to be kept, or to be hidden."""
+    reason: str = ""
+
+
+class Outcome(Enum):
+    """What a user was told of a wish."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class FinalMessage(msgspec.Struct, frozen=True):
+    """A record of a queue's topic at the end."""
+
+    value: bytes
+    group: bytes | None
+    headers: Mapping[str, bytes]
+
+
+FinalTopic = Mapping[Place, FinalMessage]
+
+
+class QueueChecker:
+    """One promise of queues. What it does not care for it ignores.
+
+    Of a queue that somebody seeks in or purges it is told nothing that may be from before, and
+    that it must forget all that it knew.
+    """
+
+    setups: Mapping[str, QueueSetup]
+    """All queues by name; set by the book."""
+    lead_s: float
+    """How far the time of day of any two brokers is apart, at most; set by the book."""
+
+    def fail(self, what: str) -> None:
+        """Say that the promise is broken.
+
+        Raises:
+            ViolationError: Always.
+        """
+        raise ViolationError(type(self).__name__, what)
+
+    def sent(self, sent: Sent) -> None:
+        """A user hands over a message."""
+
+    def acknowledged(self, sent: Sent, place: Place) -> None:
+        """And is told where it is."""
+
+    def delivered(self, delivered: Delivered) -> None:
+        """A user has got a message."""
+
+    def wished(self, wish: Wish) -> None:
+        """A user is about to ask for something to become of a message."""
+
+    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+        """And is told at this time what came of it."""
+
+    def forgot(self, queue: str) -> None:
+        """Somebody seeks in a queue, or purges it."""
+
+    def purged(self, queue: str, until: float) -> None:
+        """Somebody purges it: what was sent before this time may be gone."""
+
+    def ended(self, topics: Mapping[str, FinalTopic]) -> None:
+        """At the end all queues are empty, and this is in their topics."""
+
+
+@final
+class QueueBook:
+    """Passes on to checkers what users of queues were told."""
+
+    def __init__(
+        self,
+        checkers: Sequence[QueueChecker],
+        setups: Iterable[QueueSetup],
+        *,
+        lead_s: float,
+        fail: Callable[[BaseException], None],
+        goes_on: bool = False,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            checkers: All that are to be told.
+            setups: The queues.
+            lead_s: How far the time of day of any two brokers is apart, at most.
+            fail: Is given an objection before it is raised.
+            goes_on: Whether the life goes on when a checker objects.
+        """
+        self.checkers = checkers
+        self.objections: dict[str, ViolationError] = {}
+        """The first objection of each checker, if the life goes on."""
+        self.setups = {setup.name: setup for setup in setups}
+        self.sent_count = 0
+        self.delivered_count = 0
+        self.deleted_count = 0
+        self._fail = fail
+        self._goes_on = goes_on
+        self._known_from: dict[str, float] = {}
+        """By queue: what was received before this time counts for nothing."""
+        for checker in checkers:
+            checker.setups = self.setups
+            checker.lead_s = lead_s
+
+    def sent(self, sent: Sent) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.sent(sent))
+
+    def acknowledged(self, sent: Sent, place: Place) -> None:
+        """See `QueueChecker`."""
+        self.sent_count += 1
+        self.tell(lambda checker: checker.acknowledged(sent, place))
+
+    def delivered(self, delivered: Delivered) -> None:
+        """See `QueueChecker`."""
+        self.delivered_count += 1
+        if self._is_known(delivered):
+            self.tell(lambda checker: checker.delivered(delivered))
+
+    def wished(self, wish: Wish) -> None:
+        """See `QueueChecker`."""
+        if self._is_known(wish.delivered):
+            self.tell(lambda checker: checker.wished(wish))
+
+    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+        """See `QueueChecker`."""
+        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE:
+            self.deleted_count += 1
+        if self._is_known(wish.delivered):
+            self.tell(lambda checker: checker.told(wish, outcome, at))
+
+    def disturbed(self, queue: str, until: float) -> None:
+        """Somebody seeks or purges; what is received before a time may be from before that."""
+        self._known_from[queue] = until
+        self.tell(lambda checker: checker.forgot(queue))
+
+    def purged(self, queue: str, until: float) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.purged(queue, until))
+
+    def ended(self, topics: Mapping[str, FinalTopic]) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.ended(topics))
+
+    def _is_known(self, delivered: Delivered) -> bool:
+        return delivered.asked_at >= self._known_from.get(delivered.queue, 0.0)
+
+    def tell(self, tell: Callable[[QueueChecker], None]) -> None:
+        """Tell all checkers something."""
+        for checker in self.checkers:
+            try:
+                tell(checker)
+            except ViolationError as objection:
+                if not self._goes_on:
+                    self._fail(objection)
+                    raise
+                self.objections.setdefault(objection.checker, objection)

@@ -1,0 +1,270 @@
+"""What users of queues are promised at the end, when all queues are empty.
+
+Pure. What is in the topics of queues then is compared with all that was ever said.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import NamedTuple, final
+
+from tests.simulation.queues.book import (
+    Delivered,
+    FinalMessage,
+    FinalTopic,
+    Outcome,
+    Place,
+    QueueChecker,
+    Sent,
+    Wish,
+)
+from wire.queues import (
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    REASON_HEADER,
+    RECEIVE_COUNT_HEADER,
+    SettleAction,
+)
+
+_Key = tuple[str, Place]
+"""A queue, and where one of its messages is."""
+_TOO_OFTEN = "max_receive_count"
+
+
+class _DeadLetter(NamedTuple):
+    place: Place
+    message: FinalMessage
+
+    @property
+    def origin(self) -> _Key:
+        """The message that it was."""
+        headers = self.message.headers
+        partition, offset = headers[ORIGIN_PARTITION_HEADER], headers[ORIGIN_OFFSET_HEADER]
+        return headers[ORIGIN_QUEUE_HEADER].decode(), (int(partition), int(offset))
+
+    @property
+    def reason(self) -> str:
+        """Why it was given up."""
+        return self.message.headers[REASON_HEADER].decode()
+
+    @property
+    def receive_count(self) -> int:
+        """How often it had been received."""
+        return int(self.message.headers[RECEIVE_COUNT_HEADER])
+
+
+def _dead_letters(topic: FinalTopic) -> Iterator[_DeadLetter]:
+    for place, message in topic.items():
+        if ORIGIN_QUEUE_HEADER in message.headers:
+            yield _DeadLetter(place, message)
+
+
+def _all_dead_letters(topics: Mapping[str, FinalTopic]) -> Iterator[_DeadLetter]:
+    for topic in topics.values():
+        yield from _dead_letters(topic)
+
+
+@final
+class SentIsThere(QueueChecker):
+    """What a sender was told to be sent is in the topic, where it was told; nothing is twice.
+
+    What is handed out is what is there.
+    """
+
+    def __init__(self) -> None:
+        """Know of nothing sent."""
+        self._acknowledged: dict[tuple[str, Place], Sent] = {}
+        self._topics: dict[bytes, str] = {}
+        self._delivered: list[Delivered] = []
+
+    def sent(self, sent: Sent) -> None:
+        """See `QueueChecker`."""
+        self._topics[sent.value] = sent.topic
+
+    def acknowledged(self, sent: Sent, place: Place) -> None:
+        """See `QueueChecker`."""
+        self._acknowledged[sent.topic, place] = sent
+
+    def delivered(self, delivered: Delivered) -> None:
+        """See `QueueChecker`."""
+        self._delivered.append(delivered)
+
+    def ended(self, topics: Mapping[str, FinalTopic]) -> None:
+        """See `QueueChecker`."""
+        for (topic, place), sent in self._acknowledged.items():
+            found = topics[topic].get(place)
+            if found is None or (found.value, found.group) != (sent.value, sent.group):
+                self.fail(f"acknowledged at {place} of {topic} is {sent}, and there is {found}")
+        for name, messages in topics.items():
+            counts = Counter(
+                each.value for each in messages.values() if self._topics.get(each.value) == name
+            )
+            twice = [value for value, count in counts.items() if count > 1]
+            if twice:
+                self.fail(f"there twice in {name}: {twice}")
+        for delivered in self._delivered:
+            found = topics[self.setups[delivered.queue].topic].get(delivered.place)
+            if found is None or (found.value, found.group) != (delivered.value, delivered.group):
+                self.fail(f"handed out was {delivered}, and there is {found}")
+
+
+@final
+class AllAccountedFor(QueueChecker):
+    """Every message is deleted, dead or purged: accepted sends = deleted + dead + still there.
+
+    Still there is nothing, for at the end somebody receives and deletes everything. A message that
+    is gone, and nobody has asked for that, is lost.
+    """
+
+    def __init__(self) -> None:
+        """Know of nothing."""
+        self._deleted: set[_Key] = set()
+        self._sent_at: dict[bytes, float] = {}
+        self._disturbed: dict[str, float] = {}
+
+    def sent(self, sent: Sent) -> None:
+        """See `QueueChecker`."""
+        self._sent_at[sent.value] = sent.asked_at
+
+    def wished(self, wish: Wish) -> None:
+        """See `QueueChecker`."""
+        if wish.action is SettleAction.DELETE:
+            self._deleted.add((wish.delivered.queue, wish.delivered.place))
+
+    def purged(self, queue: str, until: float) -> None:
+        """See `QueueChecker`."""
+        self._disturbed[queue] = until
+
+    def ended(self, topics: Mapping[str, FinalTopic]) -> None:
+        """See `QueueChecker`."""
+        dead = {letter.origin for letter in _all_dead_letters(topics)}
+        for setup in self.setups.values():
+            purged_until = self._disturbed.get(setup.name, -inf)
+            for place, message in topics[setup.topic].items():
+                key = (setup.name, place)
+                sent_at = self._sent_at.get(message.value, -inf)
+                if key not in self._deleted and key not in dead and sent_at >= purged_until:
+                    self.fail(
+                        f"{place} of {setup.name} is gone, and nobody asked for that: {message}"
+                    )
+
+
+@final
+class DeadOnce(QueueChecker):
+    """A dead letter is what the message was, once, with its counts and the reason that was said."""
+
+    def __init__(self) -> None:
+        """Know of nothing."""
+        self._deliveries: defaultdict[_Key, set[bytes]] = defaultdict(set)
+        self._rejected: dict[_Key, str] = {}
+        self._deleted: set[_Key] = set()
+        """Somebody asked for them to be deleted: then a rejection may have come too late."""
+        self._wished: defaultdict[_Key, set[str]] = defaultdict(set)
+
+    def delivered(self, delivered: Delivered) -> None:
+        """See `QueueChecker`."""
+        self._deliveries[delivered.queue, delivered.place].add(delivered.receipt)
+
+    def wished(self, wish: Wish) -> None:
+        """See `QueueChecker`."""
+        if wish.action is SettleAction.DELETE:
+            self._deleted.add((wish.delivered.queue, wish.delivered.place))
+        if wish.reason:
+            self._wished[wish.delivered.queue, wish.delivered.place].add(wish.reason)
+
+    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+        """See `QueueChecker`."""
+        del at
+        if wish.action is SettleAction.REJECT and outcome is Outcome.DONE:
+            self._rejected[wish.delivered.queue, wish.delivered.place] = wish.reason
+
+    def forgot(self, queue: str) -> None:
+        """See `QueueChecker`."""
+        for key in [key for key in self._rejected if key[0] == queue]:
+            del self._rejected[key]
+
+    def ended(self, topics: Mapping[str, FinalTopic]) -> None:
+        """See `QueueChecker`."""
+        found: dict[_Key, _DeadLetter] = {}
+        for letter in _all_dead_letters(topics):
+            if letter.origin in found:
+                self.fail(f"{letter.origin} is dead twice: {found[letter.origin]} and {letter}")
+            found[letter.origin] = letter
+            self._check(letter, topics)
+        for (queue, place), reason in self._rejected.items():
+            if self.setups[queue].dead_letter_queue is None:
+                continue
+            if (queue, place) not in found and (queue, place) not in self._deleted:
+                self.fail(f"{place} of {queue} was rejected for {reason!r}, and is nowhere")
+
+    def _check(self, letter: _DeadLetter, topics: Mapping[str, FinalTopic]) -> None:
+        queue, place = letter.origin
+        setup = self.setups[queue]
+        source = topics[setup.topic].get(place)
+        if source is None or (source.value, source.group) != (
+            letter.message.value,
+            letter.message.group,
+        ):
+            self.fail(f"{letter} was {source}")
+        if not setup.is_strict:
+            return
+        told_count = len(self._deliveries[queue, place])
+        if letter.receive_count < told_count:
+            self.fail(f"there were {told_count} deliveries: {letter}")
+        if letter.reason == _TOO_OFTEN and letter.receive_count != setup.deliveries_max:
+            self.fail(f"dies after {setup.deliveries_max} deliveries: {letter}")
+        if letter.reason not in {_TOO_OFTEN, *self._wished[queue, place]}:
+            self.fail(f"nobody gave such a reason: {letter}")
+
+
+@final
+class GroupsInOrder(QueueChecker):
+    """Nobody gets a message of a FIFO queue before all earlier ones of its group are through.
+
+    Or together with them.
+    """
+
+    def __init__(self) -> None:
+        """Know of nothing."""
+        self._deliveries: list[Delivered] = []
+        self._done: dict[_Key, float] = {}
+        """When somebody asked first for a message to be deleted or rejected."""
+
+    def delivered(self, delivered: Delivered) -> None:
+        """See `QueueChecker`."""
+        if self.setups[delivered.queue].is_fifo:
+            self._deliveries.append(delivered)
+
+    def wished(self, wish: Wish) -> None:
+        """See `QueueChecker`."""
+        if wish.action in (SettleAction.DELETE, SettleAction.REJECT):
+            self._done.setdefault((wish.delivered.queue, wish.delivered.place), wish.asked_at)
+
+    def ended(self, topics: Mapping[str, FinalTopic]) -> None:
+        """See `QueueChecker`."""
+        dead = {letter.origin for letter in _all_dead_letters(topics)}
+        together = {(each.queue, each.place, each.receipt) for each in self._deliveries}
+        groups = {
+            setup.name: _groups(topics[setup.topic])
+            for setup in self.setups.values()
+            if setup.is_fifo
+        }
+        for delivered in self._deliveries:
+            partition, offset = delivered.place
+            for earlier in groups[delivered.queue][partition, delivered.group]:
+                if earlier >= offset:
+                    break
+                key = (delivered.queue, (partition, earlier))
+                if (*key, delivered.receipt) in together or key in dead:
+                    continue
+                if self._done.get(key, inf) > delivered.told_at:
+                    self.fail(f"{earlier} of its group was not through: {delivered}")
+
+
+def _groups(topic: FinalTopic) -> defaultdict[tuple[int, bytes | None], list[int]]:
+    """Return the offsets of each group of each partition, ascending."""
+    groups: defaultdict[tuple[int, bytes | None], list[int]] = defaultdict(list)
+    for (partition, offset), message in sorted(topic.items(), key=lambda item: item[0]):
+        groups[partition, message.group].append(offset)
+    return groups

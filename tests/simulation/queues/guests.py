@@ -1,0 +1,175 @@
+"""The queues of a life, and all who use them, beside the cluster's own clients."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, final
+
+import trio
+
+from client.client import Client, connect
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.machines import addresses
+from tests.simulation.process import Process, Program
+from tests.simulation.queues.book import FinalMessage, Place, QueueBook
+from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.users import QueueSender, QueueUser, QueueWorker
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.world import World
+from wire.errors import TidelogError
+
+_FOUNDING_S = 60.0
+_DRAINING_S = 90.0
+"""How long queues may take to be empty, besides what clocks are wrong by."""
+_LOOKING_S = 60.0
+_DRAIN_BATCH = 100
+
+
+@final
+class QueueGuests:
+    """Whoever has to do with queues in one life; see `tests.simulation.cluster.guests`."""
+
+    def __init__(
+        self, world: World, plan: QueuePlan, book: QueueBook, sometimes: Sometimes
+    ) -> None:
+        """Begin with no queue."""
+        self._world = world
+        self._plan = plan
+        self._book = book
+        self._sometimes = sometimes
+
+    @property
+    def objections(self) -> Mapping[str, ViolationError]:
+        """See `Guests`."""
+        return self._book.objections
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """See `Guests`."""
+        return {
+            "sent to queues": self._book.sent_count,
+            "handed out": self._book.delivered_count,
+            "deleted": self._book.deleted_count,
+        }
+
+    async def prepare(self) -> None:
+        """Make the queues, before anything goes wrong."""
+        await self._run("queue founder", self._found, _FOUNDING_S, "queues are not made")
+
+    def begin(self, clients: Clients) -> None:
+        """Have everybody come."""
+        for number in range(self._plan.sender_count):
+            name = f"s{number}"
+            clients.add(name, partial(self._sender, clients, name))
+        for number in range(self._plan.worker_count):
+            name = f"w{number}"
+            clients.add(name, partial(self._worker, clients, name))
+
+    async def finish(self) -> None:
+        """Empty all queues: nobody sends any more, and nothing is wrong."""
+        seconds = _DRAINING_S + 2 * self._plan.clock_lead_s
+        await self._run("drainer", self._drain, seconds, "queues do not become empty")
+
+    async def look(self) -> None:
+        """See what is there when the power was cut a last time."""
+        seconds = _LOOKING_S + 2 * self._plan.clock_lead_s
+        await self._run("queue auditor", self._audit, seconds, "nobody can look at queues")
+
+    async def _run(
+        self, name: str, do: Callable[[Client], Awaitable[None]], seconds: float, problem: str
+    ) -> None:
+        async def run(process: Process) -> None:
+            while True:
+                try:
+                    async with connect(
+                        addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
+                    ) as client:
+                        await do(client)
+                        return
+                except TidelogError as error:
+                    process.env.probe("again", reason=str(error))
+                    await trio.sleep(BACKOFF_S)
+
+        process = self._world.add_node(name).start(run)
+        with trio.move_on_after(seconds):
+            await process.ended.wait()
+            return
+        raise ViolationError("QueuesComeToAnEnd", f"{problem} within {seconds:g} s")
+
+    async def _found(self, client: Client) -> None:
+        there = {topic.name for topic in await client.admin.describe_topics()}
+        for setup in self._plan.queues:
+            if setup.topic not in there:
+                await client.admin.create_topic(
+                    setup.topic,
+                    setup.partition_count,
+                    replication_factor=self._plan.replication_factor,
+                    config=self._plan.topic_settings,
+                )
+                there.add(setup.topic)
+            settings: dict[str, Any] = {**setup.settings}
+            await client.admin.create_queue(
+                setup.name, topic=setup.topic, fifo=setup.is_fifo, **settings
+            )
+
+    def _sender(self, clients: Clients, name: str) -> Program:
+        generation = clients.generation(name)
+        random = self._world.streams.stream(generation)
+        sender = QueueSender(self._plan, addresses(self._plan), generation, random, self._book)
+        clients.employ(name, sender)
+        return sender.run
+
+    def _worker(self, clients: Clients, name: str) -> Program:
+        random = self._world.streams.stream(clients.generation(name))
+        worker = QueueWorker(self._plan, addresses(self._plan), random, self._book, self._sometimes)
+        clients.employ(name, worker)
+        return worker.run
+
+    async def _drain(self, client: Client) -> None:
+        while not await self._are_empty(client):
+            async with trio.open_nursery() as nursery:
+                for setup in self._plan.queues:
+                    nursery.start_soon(self._drain_some, client, setup)
+
+    async def _are_empty(self, client: Client) -> bool:
+        # Dead-letter queues come first, so what comes into them meanwhile is asked for again.
+        for _ in range(2):
+            for setup in self._plan.queues:
+                for counts in await client.queue(setup.name).counts():
+                    if counts.visible or counts.leased or counts.delayed or counts.dead:
+                        return False
+        return True
+
+    async def _drain_some(self, client: Client, setup: QueueSetup) -> None:
+        user = QueueUser(client.queue(setup.name), setup, self._book)
+        try:
+            received = await user.receive(
+                _DRAIN_BATCH, visibility_s=self._plan.visibility_s, wait_s=0.5
+            )
+        except TidelogError:
+            await trio.sleep(BACKOFF_S)
+            return
+        if received:
+            await user.delete(received)
+
+    async def _audit(self, client: Client) -> None:
+        if not await self._are_empty(client):
+            raise ViolationError("DeletedIsGone", "an empty queue is not empty any more")
+        topics = {
+            topic: await self._read(client, topic)
+            for topic in sorted({setup.topic for setup in self._plan.queues})
+        }
+        self._book.ended(topics)
+
+    async def _read(self, client: Client, topic: str) -> dict[Place, FinalMessage]:
+        found: dict[Place, FinalMessage] = {}
+        async with client.consumer(topic, auto_offset_reset="earliest") as consumer:
+            ends = await consumer.end_offsets()
+            async for batch in consumer.batches(ends):
+                for record in batch.records():
+                    assert record.value is not None, "nobody sends messages without a value"
+                    headers = dict(record.headers)
+                    message = FinalMessage(record.value, record.key, headers)
+                    found[record.partition, record.offset] = message
+        return found

@@ -1,0 +1,192 @@
+"""Plans of lives of clusters with queues; see `tests.simulation.cluster.plans`.
+
+All that a plan of a cluster has is drawn as there, and then made fit for queues: their time is the
+time of day of whoever serves them, so clocks are wrong by seconds and not by hours.
+"""
+
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from tests.simulation.broker_host import TOPIC
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.plans import draw_plan as draw_cluster
+from tests.simulation.plans import Fault
+from tests.simulation.random_streams import RandomStreams
+
+JUMP: Final = "jump_clock"
+TAIL_S: Final = 300.0
+"""How long clocks may go on to drift when the faults are over."""
+
+_FIFO = 0.6
+_FAN_OUT = 0.4
+_ON_STREAM = 0.3
+_CLUSTER_WORK = 0.2
+"""The part of lives in which others create topics, move replicas or visit brokers besides."""
+
+
+class QueueSetup(msgspec.Struct, frozen=True):
+    """One queue, which is there during the whole life."""
+
+    name: str
+    topic: str
+    partition_count: int
+    """Of its topic."""
+    is_fifo: bool = False
+    settings: dict[str, str] = {}
+    is_sent_to: bool = False
+    """Whether the senders of the life send to it; others get what is in their topic anyway."""
+    is_looked_after: bool = False
+    """Whether somebody purges it, and seeks back in it."""
+
+    @property
+    def dead_letter_queue(self) -> str | None:
+        """Where its dead letters go."""
+        return self.settings.get("dead_letter_queue")
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether only the last receipt of a message settles it."""
+        return self.is_fifo or self.settings.get("fencing") == "on"
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether leases and counts outlive brokers."""
+        has_dead_letters = self.dead_letter_queue is not None
+        default = "strict" if self.is_fifo or has_dead_letters else "lazy"
+        return self.settings.get("receive_durability", default) == "strict"
+
+    @property
+    def deliveries_max(self) -> int | None:
+        """How often a message is handed out, at most."""
+        text = self.settings.get("max_receive_count")
+        return int(text) if text and self.dead_letter_queue else None
+
+    @property
+    def lane_count(self) -> int:
+        """How many priorities there are; 0 for none."""
+        lanes = self.settings.get("lanes")
+        return len(lanes.split(",")) if lanes else 0
+
+
+class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
+    """One life of a cluster with queues."""
+
+    queues: list[QueueSetup]
+    """Dead-letter queues come before those that use them."""
+    sender_count: int
+    worker_count: int
+    send_pause_s: float
+    """Mean time between two batches of a sender."""
+    send_batch_max: int
+    group_count: int
+    """Of messages to FIFO queues."""
+    visibility_s: float
+    """For how long workers have messages, if they do not say otherwise."""
+    work_mean_s: float
+    """How long they work at one."""
+
+    @property
+    def clock_lead_s(self) -> float:
+        """How far any clock ever is ahead of the truth, or behind, at most."""
+        jumps = sum(abs(jump_of(self, fault)) for fault in self.faults if fault.kind == JUMP)
+        drift = self.clock_drift * (self.seconds + TAIL_S)
+        return self.clock_error_s + jumps + drift
+
+
+def jump_of(plan: ClusterPlan, fault: Fault) -> float:
+    """Return how far a fault sets a clock, in seconds."""
+    return (fault.dice * 1000 % 1 - 0.5) * plan.clock_jump_s
+
+
+def draw_plan(seed: int, seconds: float) -> QueuePlan:
+    """Return the plan of a seed; each part of it has dice of its own."""
+    cluster = draw_cluster(seed, seconds)
+    streams = RandomStreams(f"queue plan {seed}")
+    random = streams.stream("cluster")
+    has_other_work = random.random() < _CLUSTER_WORK
+    random_of_clocks = streams.stream("clocks")
+    base: dict[str, Any] = msgspec.structs.asdict(cluster) | {
+        "partition_count": min(cluster.partition_count, 2),
+        "topic_settings": cluster.topic_settings | {"durability": "fsync"},
+        "producers": cluster.producers[:1],
+        "consumer_count": min(cluster.consumer_count, 1),
+        "member_count": 0,
+        "churn_pause_s": cluster.churn_pause_s if has_other_work else None,
+        "visit_pause_s": cluster.visit_pause_s if has_other_work else None,
+        "clock_error_s": random_of_clocks.choice([0.0, 0.0, 0.0, 1.0, 10.0]),
+        "clock_drift": random_of_clocks.choice([0.0, 0.0, 0.0, 0.0005, 0.05]),
+        "clock_jump_s": random_of_clocks.choice([4.0, 4.0, 40.0]),
+    }
+    random = streams.stream("people")
+    return QueuePlan(
+        **base,
+        queues=_draw_queues(streams.stream("queues"), base["partition_count"]),
+        sender_count=random.randint(1, 2),
+        worker_count=random.randint(1, 3),
+        send_pause_s=10 ** random.uniform(-1.3, -0.3),
+        send_batch_max=random.choice([1, 4, 10]),
+        group_count=random.choice([1, 3, 10]),
+        visibility_s=random.choice([1.0, 2.0, 5.0]),
+        work_mean_s=10 ** random.uniform(-2, -0.5),
+    )
+
+
+def _draw_queues(random: Random, stream_partition_count: int) -> list[QueueSetup]:
+    queues: list[QueueSetup] = []
+    is_fifo = random.random() < _FIFO
+    if not is_fifo or random.random() < _FIFO:
+        queues += _draw_standard(random)
+    if is_fifo:
+        queues += _draw_fifo(random)
+    if random.random() < _ON_STREAM:
+        queues.append(QueueSetup("taps", TOPIC, stream_partition_count, is_looked_after=True))
+    return queues
+
+
+def _draw_standard(random: Random) -> list[QueueSetup]:
+    count = random.randint(1, 3)
+    settings = _draw_common(random)
+    if random.random() < 0.4:
+        settings["fencing"] = "on"
+    order = random.choice(["", "", "lanes", "fairness"])
+    if order:
+        settings[order] = "4,2,1" if order == "lanes" else "on"
+    queues: list[QueueSetup] = []
+    if random.random() < 0.7:
+        queues.append(QueueSetup("jobs-dead", "jobs-dead", random.randint(1, 2)))
+        settings |= _draw_dead_letters(random, "jobs-dead")
+    elif random.random() < 0.7:
+        settings["receive_durability"] = "strict"
+    queues.append(QueueSetup("jobs", "jobs", count, settings=settings, is_sent_to=True))
+    if random.random() < _FAN_OUT:
+        durability = {"receive_durability": random.choice(["strict", "lazy"])}
+        queues.append(QueueSetup("audit", "jobs", count, settings=durability, is_looked_after=True))
+    return queues
+
+
+def _draw_fifo(random: Random) -> list[QueueSetup]:
+    settings = _draw_common(random)
+    queues: list[QueueSetup] = []
+    if random.random() < 0.6:
+        queues.append(QueueSetup("steps-dead", "steps-dead", 1, is_fifo=True))
+        settings |= _draw_dead_letters(random, "steps-dead")
+    steps = QueueSetup(
+        "steps", "steps", random.randint(1, 2), is_fifo=True, settings=settings, is_sent_to=True
+    )
+    return [*queues, steps]
+
+
+def _draw_common(random: Random) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    backoff = random.choice(["", "", "200ms,1s", "exponential(100ms,2,2s,jitter)"])
+    if backoff:
+        settings["retry_backoff"] = backoff
+    if random.random() < 0.2:
+        settings["leased_max"] = str(random.choice([3, 20]))
+    return settings
+
+
+def _draw_dead_letters(random: Random, name: str) -> dict[str, str]:
+    return {"dead_letter_queue": name, "max_receive_count": str(random.choice([1, 2, 3, 5]))}

@@ -1,0 +1,17 @@
+"""States that a good swarm of lives with queues must reach."""
+
+from typing import Final
+
+from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
+
+_NOT_WITH_QUEUES: Final = {"group joined", "loss accepted", "lost in memory"}
+"""Lives with queues have no consumer groups, and keep what is acknowledged on disk."""
+
+PROBES: Final = {
+    **{name: about for name, about in CLUSTER_PROBES.items() if name not in _NOT_WITH_QUEUES},
+    "message rejected": "a worker made a message a dead letter",
+    "lease extended": "a worker extended its lease",
+    "late delete refused": "a worker deleted too late, and somebody else had the message",
+    "old receipt refused": "a worker came back with a receipt that was void by then",
+}
+"""Name and meaning of every probe."""

@@ -1,0 +1,59 @@
+"""A few lives of clusters with queues, always the same; `make queue-lives` looks for others."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.simulation.kinds import QUEUES
+from tests.simulation.queues.life import live
+from tests.simulation.queues.plans import QueuePlan, draw_plan
+from tests.simulation.queues.sometimes import PROBES
+
+SECONDS = 4.0
+LIFE_COUNT = 2
+KEPT = sorted(QUEUES.kept_plans.glob("*.json"))
+
+
+@pytest.mark.parametrize("seed", range(LIFE_COUNT))
+def test_no_life_with_queues_breaks_a_promise(seed: int) -> None:
+    report = live(draw_plan(seed, SECONDS))
+
+    assert report.checker is None, (
+        f"seed {seed} breaks a promise: {report.problem}\n"
+        f"replay it: make sim KIND=queues SEED={seed} SECONDS={SECONDS:g}"
+    )
+    assert report.counts["handed out"] > 0
+    assert report.sometimes.keys() <= PROBES.keys()
+
+
+def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
+    plan = draw_plan(7, 2.0)
+
+    assert live(plan) == live(plan)
+
+
+def test_all_kinds_of_queues_are_drawn_and_none_is_in_every_plan() -> None:
+    plans = [draw_plan(seed, 60.0) for seed in range(40)]
+    names = [{queue.name for queue in plan.queues} for plan in plans]
+
+    assert set().union(*names) == {"jobs", "jobs-dead", "audit", "steps", "steps-dead", "taps"}
+    assert not names[0].intersection(*names)
+    assert all(any(queue.is_sent_to for queue in plan.queues) for plan in plans)
+
+
+def test_a_plan_survives_the_way_through_a_file() -> None:
+    plan = draw_plan(7, 30.0)
+
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=QueuePlan) == plan
+
+
+def test_planted_bugs_have_names_that_say_what_is_wrong() -> None:
+    assert len({mutant.name for mutant in QUEUES.mutants}) == len(QUEUES.mutants)
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
+    report = live(QUEUES.load_plan(path))
+
+    assert report.checker is None, report.problem

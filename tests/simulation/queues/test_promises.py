@@ -1,0 +1,310 @@
+"""Each checker of queues objects to a history that breaks its promise, and to no other."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.queues.book import (
+    Delivered,
+    FinalMessage,
+    FinalTopic,
+    Outcome,
+    QueueBook,
+    QueueChecker,
+    Sent,
+    Wish,
+)
+from tests.simulation.queues.life import checkers
+from tests.simulation.queues.plans import QueueSetup
+from wire.queues import SettleAction
+
+JOBS = QueueSetup(
+    "jobs", "jobs", 1, settings={"dead_letter_queue": "dead", "max_receive_count": "2"}
+)
+DEAD = QueueSetup("dead", "dead", 1)
+STEPS = QueueSetup("steps", "steps", 1, is_fifo=True)
+LAZY = QueueSetup("lazy", "jobs", 1)
+SETUPS = (DEAD, JOBS, STEPS, LAZY)
+Story = Callable[[QueueBook], None]
+HELD_S = 10.0
+
+
+def book_of(*, lead_s: float = 0.0) -> QueueBook:
+    return QueueBook(checkers(), SETUPS, lead_s=lead_s, fail=lambda _: None)
+
+
+FIRST = Delivered("jobs", (0, 0), b"0", b"g", 1, b"1", HELD_S, 0.0, 0.0)
+
+
+def got(at: float, *, offset: int = 0, **fields: Any) -> Delivered:  # noqa: ANN401  (passed on)
+    renamed = {"count": "receive_count"}
+    changes = {renamed.get(name, name): value for name, value in fields.items()}
+    base = {"place": (0, offset), "value": b"%d" % offset, "asked_at": at, "told_at": at}
+    return msgspec.structs.replace(FIRST, **(base | changes))
+
+
+def delivered(*deliveries: Delivered) -> Story:
+    def tell(book: QueueBook) -> None:
+        for each in deliveries:
+            book.delivered(each)
+
+    return tell
+
+
+def wished(
+    delivery: Delivered,
+    action: SettleAction,
+    at: float,
+    outcome: Outcome | None = Outcome.DONE,
+    *,
+    seconds: float | None = None,
+    reason: str = "",
+) -> Story:
+    def tell(book: QueueBook) -> None:
+        wish = Wish(delivery, action, at, seconds, reason)
+        book.wished(wish)
+        if outcome is not None:
+            book.told(wish, outcome, at)
+
+    return tell
+
+
+def disturbed(queue: str, until: float) -> Story:
+    return lambda book: book.disturbed(queue, until)
+
+
+def sent(
+    value: bytes, *, at: float = 0.0, delay_s: float = 0.0, offset: int | None = None
+) -> Story:
+    def tell(book: QueueBook) -> None:
+        message = Sent("jobs", value, b"g", at, delay_s)
+        book.sent(message)
+        if offset is not None:
+            book.acknowledged(message, (0, offset))
+
+    return tell
+
+
+def letter(
+    offset: int = 0, *, value: bytes = b"0", count: int = 2, reason: str = "max_receive_count"
+) -> FinalMessage:
+    headers = {
+        "tidelog.origin.queue": b"jobs",
+        "tidelog.origin.partition": b"0",
+        "tidelog.origin.offset": b"%d" % offset,
+        "tidelog.receive_count": b"%d" % count,
+        "tidelog.reason": reason.encode(),
+    }
+    return FinalMessage(value, b"g", headers)
+
+
+def message(value: bytes, group: bytes = b"g") -> FinalMessage:
+    return FinalMessage(value, group, {})
+
+
+def ended(
+    *jobs: FinalMessage, dead: tuple[FinalMessage, ...] = (), steps: tuple[FinalMessage, ...] = ()
+) -> Story:
+    def tell(book: QueueBook) -> None:
+        contents = {"jobs": jobs, "dead": dead, "steps": steps}
+        topics: Mapping[str, FinalTopic] = {
+            name: {(0, offset): each for offset, each in enumerate(messages)}
+            for name, messages in contents.items()
+        }
+        book.ended(topics)
+
+    return tell
+
+
+DELETE, EXTEND, RELEASE, REJECT = (
+    SettleAction.DELETE,
+    SettleAction.EXTEND,
+    SettleAction.RELEASE,
+    SettleAction.REJECT,
+)
+DELETED = (delivered(got(1)), wished(got(1), DELETE, 2))
+LAZY_DONE = wished(got(1, queue="lazy"), DELETE, 2)
+DEAD_DONE = wished(got(1, queue="dead"), DELETE, 2)
+STEPS_DONE = [wished(got(9, queue="steps", offset=offset), DELETE, 9.0) for offset in range(3)]
+WRONG: dict[str, tuple[str, list[Story]]] = {
+    "deleted comes again": ("DeletedIsGone", [*DELETED, delivered(got(20, receipt=b"2", count=2))]),
+    "two have it": ("OneHolder", [delivered(got(1), got(9, receipt=b"2", count=2, asked_at=0.5))]),
+    "an extension is cut short": (
+        "OneHolder",
+        [
+            delivered(got(1)),
+            wished(got(1), EXTEND, 5, seconds=10.0),
+            delivered(got(14, receipt=b"2", count=2)),
+        ],
+    ),
+    "a count stands still": ("CountsAreExact", [delivered(got(1), got(20, receipt=b"2"))]),
+    "a count falls": (
+        "CountsAreExact",
+        [delivered(got(1, queue="steps", count=3), got(20, queue="steps", receipt=b"2", count=1))],
+    ),
+    "too many deliveries": ("CountsAreExact", [delivered(got(1, count=3))]),
+    "a stale receipt extends": (
+        "StaleIsFenced",
+        [
+            delivered(got(1), got(20, receipt=b"2", count=2)),
+            wished(got(1), EXTEND, 21, seconds=1.0),
+        ],
+    ),
+    "a stale receipt deletes in a fenced queue": (
+        "StaleIsFenced",
+        [
+            delivered(got(1, queue="steps"), got(20, queue="steps", receipt=b"2", count=2)),
+            wished(got(1, queue="steps"), DELETE, 21),
+        ],
+    ),
+    "a delay is not kept": (
+        "DelayIsKept",
+        [sent(b"0", at=1.0, delay_s=5.0), delivered(got(5.9))],
+    ),
+    "sent and not there": ("SentIsThere", [sent(b"0", offset=0), ended()]),
+    "sent and another": ("SentIsThere", [sent(b"0", offset=0), ended(message(b"1"))]),
+    "sent once and there twice": (
+        "SentIsThere",
+        [sent(b"0", offset=0), ended(message(b"0"), message(b"0"))],
+    ),
+    "handed out is another": (
+        "SentIsThere",
+        [delivered(got(1, value=b"x")), ended(message(b"0"))],
+    ),
+    "lost": ("AllAccountedFor", [delivered(got(1)), ended(message(b"0"))]),
+    "lost by one queue of two": ("AllAccountedFor", [*DELETED, ended(message(b"0"))]),
+    "dead twice": (
+        "DeadOnce",
+        [LAZY_DONE, ended(message(b"0"), dead=(letter(), letter()))],
+    ),
+    "dead and another": ("DeadOnce", [ended(message(b"0"), dead=(letter(value=b"x"),))]),
+    "dead too soon": ("DeadOnce", [ended(message(b"0"), dead=(letter(count=1),))]),
+    "dead for nothing": (
+        "DeadOnce",
+        [ended(message(b"0"), dead=(letter(reason="no reason"),))],
+    ),
+    "rejected and nowhere": (
+        "DeadOnce",
+        [delivered(got(1)), wished(got(1), REJECT, 2, reason="bad"), ended(message(b"0"))],
+    ),
+    "a head is skipped": (
+        "GroupsInOrder",
+        [
+            delivered(got(1, queue="steps", offset=1)),
+            *STEPS_DONE,
+            ended(steps=(message(b"0"), message(b"1"))),
+        ],
+    ),
+}
+RIGHT: dict[str, list[Story]] = {
+    "a receive that began before": [
+        *DELETED,
+        delivered(got(20, receipt=b"2", count=2, asked_at=1.5)),
+    ],
+    "a seek brings back": [
+        *DELETED,
+        disturbed("jobs", 15),
+        delivered(got(20, receipt=b"2", count=1)),
+    ],
+    "a lease is over": [delivered(got(1), got(11.1, receipt=b"2", count=2))],
+    "a lease was given back": [
+        delivered(got(1)),
+        wished(got(1), RELEASE, 2, None),
+        delivered(got(3, receipt=b"2", count=2)),
+    ],
+    "an extension may be shorter": [
+        delivered(got(1)),
+        wished(got(1), EXTEND, 2, Outcome.UNKNOWN, seconds=1.0),
+        delivered(got(3.1, receipt=b"2", count=2)),
+    ],
+    "lazy": [delivered(got(1, queue="lazy"), got(2, queue="lazy", receipt=b"2"))],
+    "a stale receipt deletes": [
+        delivered(got(1), got(20, receipt=b"2", count=2)),
+        wished(got(1), DELETE, 21),
+    ],
+    "deleted twice in a fenced queue": [
+        delivered(got(1, queue="steps"), got(20, queue="steps", receipt=b"2", count=2)),
+        wished(got(20, queue="steps", receipt=b"2", count=2), DELETE, 20.5, None),
+        wished(got(1, queue="steps"), DELETE, 21),
+    ],
+    "a delay is kept": [sent(b"0", at=1.0, delay_s=5.0), delivered(got(6.1))],
+    "all is well": [
+        sent(b"0", offset=0),
+        *DELETED,
+        LAZY_DONE,
+        ended(message(b"0")),
+    ],
+    "dead": [
+        delivered(got(1), got(20, receipt=b"2", count=2)),
+        LAZY_DONE,
+        DEAD_DONE,
+        ended(message(b"0"), dead=(letter(),)),
+    ],
+    "rejected": [
+        delivered(got(1)),
+        wished(got(1), REJECT, 2, reason="bad"),
+        LAZY_DONE,
+        DEAD_DONE,
+        ended(message(b"0"), dead=(letter(count=1, reason="bad"),)),
+    ],
+    "purged": [
+        sent(b"0", at=1.0, offset=0),
+        lambda book: book.purged("jobs", 2.0),
+        LAZY_DONE,
+        ended(message(b"0")),
+    ],
+    "a group in order": [
+        delivered(got(1, queue="steps")),
+        wished(got(1, queue="steps"), DELETE, 2),
+        delivered(
+            got(3, queue="steps", offset=1, receipt=b"2"),
+            got(3, queue="steps", offset=2, receipt=b"2"),
+        ),
+        *STEPS_DONE,
+        ended(steps=(message(b"0"), message(b"1"), message(b"2"))),
+    ],
+    "another group": [
+        delivered(got(1, queue="steps", offset=1, group=b"h")),
+        *STEPS_DONE,
+        ended(steps=(message(b"0"), message(b"1", b"h"))),
+    ],
+}
+
+
+@pytest.mark.parametrize(("checker", "stories"), WRONG.values(), ids=WRONG)
+def test_a_checker_objects_to_what_breaks_its_promise(checker: str, stories: list[Story]) -> None:
+    book = book_of()
+
+    def tell_all() -> None:
+        for tell in stories:
+            tell(book)
+
+    with pytest.raises(ViolationError) as objection:
+        tell_all()
+
+    assert objection.value.checker == checker
+
+
+@pytest.mark.parametrize("stories", RIGHT.values(), ids=RIGHT)
+def test_no_checker_objects_to_what_is_right(stories: list[Story]) -> None:
+    book = book_of()
+
+    for tell in stories:
+        tell(book)
+
+
+def test_what_clocks_are_wrong_by_is_allowed() -> None:
+    book = book_of(lead_s=3.0)
+
+    delivered(got(1), got(7, receipt=b"2", count=2))(book)
+    with pytest.raises(ViolationError, match="somebody else has it"):
+        delivered(got(8, receipt=b"3", count=3))(book)
+
+
+def test_every_checker_has_a_history_to_which_it_objects() -> None:
+    assert {checker for checker, _ in WRONG.values()} == {
+        promise.__name__ for promise in QueueChecker.__subclasses__()
+    }

@@ -1,0 +1,344 @@
+"""Clients of queues: who sends, who works, and who empties them in the end.
+
+Workers are what workers are in life: most do their work and delete, but some are slow, hold on to
+what they have by extending it, give it back, refuse it, forget it, or come back with a receipt
+that somebody else has had since.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final, final
+
+import trio
+
+from client.client import Client, connect
+from client.queue import Queue
+from client.queue_message import Message
+from client.queue_sending import OutgoingMessage
+from client.receipt import Receipt
+from tests.simulation.process import Process
+from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Sent, Wish
+from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.sometimes import Sometimes
+from wire.errors import (
+    BatchError,
+    MessageGoneError,
+    ReceiptExpiredError,
+    TidelogError,
+    UnknownQueueError,
+)
+from wire.queues import SettleAction
+
+_DELAYS: Final = 0.15
+_WAITS_S: Final = (0.0, 1.0, 3.0, 5.0)
+_IDLE_MEAN_S: Final = 0.4
+_KEPT_HANDLES: Final = 20
+_SETTLED_AGAIN: Final = 0.2
+_REFUSALS: Final = (MessageGoneError, ReceiptExpiredError)
+_SENDS_AT_ONCE: Final = 3
+"""To each queue: one of them may have to wait for a partition without a leader."""
+_SLOW: Final = 1.5
+"""How many times its visibility timeout a slow worker takes, at most."""
+_PAUSE_MAX_S: Final = 4.0
+
+
+@final
+class QueueSender:
+    """Sends to some queues; told to stop, it ends."""
+
+    def __init__(
+        self, plan: QueuePlan, addresses: str, name: str, random: Random, book: QueueBook
+    ) -> None:
+        """Be the only one of this name, which is in all of its messages."""
+        self.should_stop = False
+        self._plan = plan
+        self._addresses = addresses
+        self._name = name
+        self._random = random
+        self._book = book
+        self._count = 0
+
+    async def run(self, process: Process) -> None:
+        """Send until told to stop."""
+        while not self.should_stop:
+            try:
+                async with (
+                    connect(self._addresses, env=process.env, request_timeout=PATIENCE_S) as client,
+                    trio.open_nursery() as nursery,
+                ):
+                    for setup in self._plan.queues:
+                        for _ in range(_SENDS_AT_ONCE * setup.is_sent_to):
+                            nursery.start_soon(self._send_to, client, setup)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _send_to(self, client: Client, setup: QueueSetup) -> None:
+        while not self.should_stop:
+            pause_s = self._random.expovariate(1 / self._plan.send_pause_s)
+            await trio.sleep(min(pause_s, _PAUSE_MAX_S))
+            try:
+                await self._send(client, setup)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _send(self, client: Client, setup: QueueSetup) -> None:
+        sent = [
+            self._message(setup) for _ in range(self._random.randint(1, self._plan.send_batch_max))
+        ]
+        for each, _ in sent:
+            self._book.sent(each)
+        queue = client.queue(setup.name)
+        messages = [message for _, message in sent]
+        receipts: list[Receipt | None]
+        try:
+            receipts = [*(await queue.send_batch(messages))]
+        except BatchError as error:
+            # Which receipt is whose nobody says then; that they are there is seen in the end.
+            receipts = [None] * len(error.errors)
+        for (each, _), receipt in zip(sent, receipts, strict=False):
+            if receipt is not None and receipt.offset is not None:
+                self._book.acknowledged(each, (receipt.partition, receipt.offset))
+
+    def _message(self, setup: QueueSetup) -> tuple[Sent, OutgoingMessage]:
+        self._count += 1
+        value = f"{self._name}/{self._count}".encode()
+        key: bytes | None = None
+        if setup.is_fifo or self._random.random() < 0.5:
+            key = b"g%d" % self._random.randrange(self._plan.group_count)
+        delay_s = 0.0
+        if not setup.is_fifo and self._random.random() < _DELAYS:
+            delay_s = round(self._random.uniform(0.0, 5.0), 3)
+        lanes = setup.lane_count
+        message = OutgoingMessage(
+            value=value,
+            key=key,
+            delay=delay_s or None,
+            priority=self._random.randrange(lanes) if lanes else None,
+        )
+        return Sent(setup.topic, value, key, trio.current_time(), delay_s), message
+
+
+@final
+class QueueUser:
+    """Somebody who receives messages of one queue, and notes what it is told."""
+
+    def __init__(self, queue: Queue, setup: QueueSetup, book: QueueBook) -> None:
+        """Receive from `queue`."""
+        self.setup = setup
+        self._queue = queue
+        self._book = book
+
+    async def receive(
+        self, max_messages: int, *, visibility_s: float, wait_s: float
+    ) -> list[tuple[Message, Delivered]]:
+        """Receive messages.
+
+        Raises:
+            TidelogError: There was nothing to be had.
+        """
+        asked_at = trio.current_time()
+        messages = await self._queue.receive(
+            max_messages, visibility_timeout=visibility_s, wait=wait_s
+        )
+        received = [(each, self._delivered(each, visibility_s, asked_at)) for each in messages]
+        for _, delivered in received:
+            self._book.delivered(delivered)
+        return received
+
+    def _delivered(self, message: Message, visibility_s: float, asked_at: float) -> Delivered:
+        assert message.value is not None, "nobody sends messages without a value"
+        return Delivered(
+            self.setup.name,
+            (message.partition, message.offset),
+            message.value,
+            message.key,
+            message.receive_count,
+            message.lease.receipt,
+            visibility_s,
+            asked_at,
+            trio.current_time(),
+        )
+
+    async def settle(self, wish: Wish, ask: Callable[[], Awaitable[None]]) -> Outcome:
+        """Have something become of a message.
+
+        Raises:
+            UnknownQueueError: The queue is gone.
+        """
+        self._book.wished(wish)
+        try:
+            await ask()
+        except _REFUSALS:
+            outcome = Outcome.REFUSED
+        except UnknownQueueError:
+            raise
+        except TidelogError:
+            outcome = Outcome.UNKNOWN
+        else:
+            outcome = Outcome.DONE
+        self._book.told(wish, outcome, trio.current_time())
+        return outcome
+
+    async def delete(self, received: list[tuple[Message, Delivered]]) -> None:
+        """Delete messages, all in one call."""
+        now = trio.current_time()
+        wishes = [Wish(delivered, SettleAction.DELETE, now) for _, delivered in received]
+        for wish in wishes:
+            self._book.wished(wish)
+        errors: dict[int, TidelogError] = {}
+        try:
+            await self._queue.delete_batch([message for message, _ in received])
+        except BatchError as error:
+            errors = error.errors
+        except TidelogError as error:
+            errors = dict.fromkeys(range(len(received)), error)
+        for index, wish in enumerate(wishes):
+            outcome = Outcome.DONE
+            if index in errors:
+                is_refused = isinstance(errors[index], _REFUSALS)
+                outcome = Outcome.REFUSED if is_refused else Outcome.UNKNOWN
+            self._book.told(wish, outcome, trio.current_time())
+
+
+@final
+class QueueWorker:
+    """One process that works at all queues."""
+
+    def __init__(
+        self,
+        plan: QueuePlan,
+        addresses: str,
+        random: Random,
+        book: QueueBook,
+        sometimes: Sometimes,
+    ) -> None:
+        """Work as the plan says."""
+        self.should_stop = False
+        self._plan = plan
+        self._addresses = addresses
+        self._random = random
+        self._book = book
+        self._sometimes = sometimes
+        self._handles: dict[str, deque[tuple[str, Delivered]]] = {}
+        """By queue: receipt handles of what was received and not settled."""
+
+    async def run(self, process: Process) -> None:
+        """Work until told to stop."""
+        while not self.should_stop:
+            try:
+                async with (
+                    connect(
+                        self._addresses,
+                        env=process.env,
+                        client_name=process.name,
+                        request_timeout=PATIENCE_S,
+                    ) as client,
+                    trio.open_nursery() as nursery,
+                ):
+                    for setup in self._plan.queues:
+                        self._handles[setup.name] = deque(maxlen=_KEPT_HANDLES)
+                        nursery.start_soon(self._work_at, client, setup)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _work_at(self, client: Client, setup: QueueSetup) -> None:
+        user = QueueUser(client.queue(setup.name), setup, self._book)
+        while not self.should_stop:
+            try:
+                await self._work(client, user)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _work(self, client: Client, user: QueueUser) -> None:
+        random = self._random
+        received = await user.receive(
+            random.choice([1, 1, 3, 10]),
+            visibility_s=round(self._plan.visibility_s * random.choice([0.5, 1.0, 1.0]), 3),
+            wait_s=random.choice(_WAITS_S),
+        )
+        if not received:
+            await trio.sleep(random.expovariate(1 / _IDLE_MEAN_S))
+        if random.random() < 0.3:
+            await self._pretend_to_work()
+            await user.delete(received)
+        else:
+            for message, delivered in received:
+                await self._work_on(user, message, delivered)
+        if random.random() < _SETTLED_AGAIN:
+            await self._settle_again(client, user)
+
+    async def _pretend_to_work(self) -> None:
+        work_s = self._random.expovariate(1 / self._plan.work_mean_s)
+        await trio.sleep(min(work_s, _PAUSE_MAX_S))
+
+    async def _work_on(self, user: QueueUser, message: Message, delivered: Delivered) -> None:
+        random = self._random
+        dice = random.random()
+        if dice < 0.55:
+            await self._pretend_to_work()
+            await self._delete(user, message, delivered)
+        elif dice < 0.65:
+            await trio.sleep(random.uniform(0.0, _SLOW) * delivered.visibility_s)
+            await self._delete(user, message, delivered)
+        elif dice < 0.75:
+            await self._extend_and_delete(user, message, delivered)
+        elif dice < 0.87:
+            await self._give_back(user, message, delivered)
+        elif dice < 0.92 and user.setup.dead_letter_queue is not None:
+            reason = f"no good {random.random():.4f}"
+            wish = Wish(delivered, SettleAction.REJECT, trio.current_time(), reason=reason)
+            if await user.settle(wish, lambda: message.reject(reason)) is Outcome.DONE:
+                self._sometimes.reached("message rejected")
+        else:
+            self._handles[user.setup.name].append((message.receipt_handle, delivered))
+
+    async def _delete(self, user: QueueUser, message: Message, delivered: Delivered) -> None:
+        wish = Wish(delivered, SettleAction.DELETE, trio.current_time())
+        if await user.settle(wish, message.delete) is Outcome.REFUSED:
+            self._sometimes.reached("late delete refused")
+        if self._random.random() < 0.1:
+            self._handles[user.setup.name].append((message.receipt_handle, delivered))
+
+    async def _extend_and_delete(
+        self, user: QueueUser, message: Message, delivered: Delivered
+    ) -> None:
+        await trio.sleep(self._random.uniform(0.2, 1.1) * delivered.visibility_s)
+        seconds = round(self._random.uniform(0.5, 2.0) * delivered.visibility_s, 3)
+        wish = Wish(delivered, SettleAction.EXTEND, trio.current_time(), seconds)
+        if await user.settle(wish, lambda: message.extend(seconds)) is Outcome.DONE:
+            self._sometimes.reached("lease extended")
+            await trio.sleep(self._random.uniform(0.2, 1.0) * seconds)
+        await self._delete(user, message, delivered)
+
+    async def _give_back(self, user: QueueUser, message: Message, delivered: Delivered) -> None:
+        delay_s = self._random.choice([None, 0.0, round(self._random.uniform(0.1, 3.0), 3)])
+        reason = self._random.choice(["", f"not now {self._random.random():.4f}"])
+        now = trio.current_time()
+        wish = Wish(delivered, SettleAction.RELEASE, now, delay_s, reason)
+        ask = message.release
+        await user.settle(wish, lambda: ask(delay_s, reason=reason))
+
+    async def _settle_again(self, client: Client, user: QueueUser) -> None:
+        """Use an old receipt, as a worker does that had stood still for long."""
+        kept = self._handles[user.setup.name]
+        if not kept:
+            return
+        handle, delivered = kept.popleft()
+        queue = client.queue(user.setup.name)
+        action = self._random.choice(
+            [SettleAction.DELETE, SettleAction.EXTEND, SettleAction.RELEASE]
+        )
+        now = trio.current_time()
+        wish = Wish(delivered, action, now, 1.0 if action is SettleAction.EXTEND else None)
+        ask: Callable[[], Awaitable[None]]
+        match action:
+            case SettleAction.DELETE:
+                ask = lambda: queue.delete(handle)  # noqa: E731
+            case SettleAction.EXTEND:
+                ask = lambda: queue.extend(handle, 1.0)  # noqa: E731
+            case _:
+                ask = lambda: queue.release(handle)  # noqa: E731
+        if await user.settle(wish, ask) is Outcome.REFUSED:
+            self._sometimes.reached("old receipt refused")
