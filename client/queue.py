@@ -21,6 +21,7 @@ from client.queue_message import (
     extension,
     giving_up,
     milliseconds,
+    rejection,
 )
 from client.queue_receiver import QueueReceiver, ReceiveOrder
 from client.queue_sending import OutgoingMessage, check_for_kind, record_of
@@ -29,7 +30,7 @@ from client.queue_shared import QueueShared
 from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
-from wire.errors import BatchError, TidelogError
+from wire.errors import BatchError, InvalidReceiptError, TidelogError
 from wire.queues import (
     RECEIVE_COUNT_MAX,
     MessageState,
@@ -204,7 +205,7 @@ class Queue:
 
     async def reject(self, message: Received, reason: str) -> None:
         """Make a message a dead letter; see `Message.reject`."""
-        await self._settle([message], Verdict(SettleAction.REJECT, reason=reason))
+        await self._settle([message], rejection(reason))
 
     async def delete_batch(self, messages: Iterable[Received]) -> None:
         """Be done with messages: one request for each broker, however many there are.
@@ -212,6 +213,7 @@ class Queue:
         Raises:
             BatchError: Some could not be deleted; it says which, and why. The others are.
             BrokerError: There was only one, and it could not be deleted.
+            InvalidReceiptError: One of them is no receipt handle; nothing is deleted.
         """
         await self._settle(messages, DELETE)
 
@@ -226,8 +228,10 @@ class Queue:
         await self._settle(messages, giving_up(delay, reason))
 
     async def _settle(self, messages: Iterable[Received], verdict: Verdict) -> None:
+        if isinstance(messages, str):
+            raise TypeError("several messages are wanted, not one handle")
         given = list(messages)
-        await self._settler.settle([_place(each) for each in given], verdict)
+        await self._settler.settle(_places(given), verdict)
         if verdict.action is not SettleAction.EXTEND:
             for each in given:
                 if isinstance(each, Message):
@@ -352,5 +356,25 @@ class Queue:
         await self._asker.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 
-def _place(message: Received) -> ReceivedPlace:
-    return message.place if isinstance(message, Message) else place_of(message)
+def _places(messages: Sequence[Received]) -> list[ReceivedPlace]:
+    """Return what handles say.
+
+    Raises:
+        InvalidReceiptError: One of them is no handle; it says which.
+        TypeError: Something is neither a message nor text.
+    """
+    places: list[ReceivedPlace] = []
+    for number, message in enumerate(messages, 1):
+        if isinstance(message, Message):
+            places.append(message.place)
+            continue
+        if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a message or a receipt handle is wanted, not {type(message)!r}")
+        try:
+            places.append(place_of(message))
+        except InvalidReceiptError as error:
+            if len(messages) == 1:
+                raise
+            text = f"{error} (it is number {number} of {len(messages)}; nothing was done)"
+            raise InvalidReceiptError(text) from None
+    return places

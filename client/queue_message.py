@@ -5,7 +5,7 @@ application and the broker: a message does not know whether it is still leased.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 
@@ -34,6 +34,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 DELETE = Verdict(SettleAction.DELETE)
 RETURN = Verdict(SettleAction.RETURN)
+REASON_LENGTH_MAX: Final = 8192
+"""Characters."""
 Settle = Callable[[Sequence[ReceivedPlace], Verdict], Awaitable[None]]
 
 
@@ -148,8 +150,9 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         Raises:
             ReceiptExpiredError: Somebody else has it, or may have it.
             MessageGoneError: It is deleted or expired.
+            ValueError: The reason is too long.
         """
-        await self._settle(Verdict(SettleAction.REJECT, reason=reason))
+        await self._settle(rejection(reason))
 
     async def _settle(self, verdict: Verdict) -> None:
         await self.lease.settle([self.place], verdict)
@@ -165,7 +168,32 @@ def extension(seconds: float) -> Verdict:
 def giving_up(delay: float | None, reason: str) -> Verdict:
     """Return what lets others have messages."""
     delay_ms = None if delay is None else milliseconds("delay", delay)
-    return Verdict(SettleAction.RELEASE, delay_ms, reason)
+    return Verdict(SettleAction.RELEASE, delay_ms, _checked_reason(reason))
+
+
+def rejection(reason: str) -> Verdict:
+    """Return what makes dead letters of messages."""
+    return Verdict(SettleAction.REJECT, reason=_checked_reason(reason))
+
+
+def _checked_reason(reason: object) -> str:
+    """Return a reason that can travel: one that cannot would fail what travels with it.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: It is too long.
+    """
+    if not isinstance(reason, str):
+        raise TypeError(f"a reason is a str, not {type(reason).__name__}")
+    text = in_unicode(reason)
+    if len(text) > REASON_LENGTH_MAX:
+        raise ValueError(f"a reason has at most {REASON_LENGTH_MAX} characters, not {len(text)}")
+    return text
+
+
+def in_unicode(text: str) -> str:
+    """Return text without surrogates, of which names of files, for instance, may have some."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def milliseconds(what: str, seconds: float) -> int:

@@ -4,6 +4,7 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Iterable
+from operator import index
 from typing import final
 
 import msgspec
@@ -99,7 +100,7 @@ def _fields(message: OutgoingMessage, now_ms: int) -> list[tuple[str, bytes]]:
     if message.priority is not None:
         if message.priority < 0:
             raise ValueError(f"a priority is a number from 0 on, not {message.priority}")
-        fields.append((PRIORITY_HEADER, b"%d" % message.priority))
+        fields.append((PRIORITY_HEADER, str(index(message.priority)).encode()))
     if message.deduplication_id is not None:
         sent_id = message.deduplication_id.encode()
         if not 1 <= len(sent_id) <= _DEDUPLICATION_ID_LENGTH_MAX:

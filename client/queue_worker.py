@@ -9,12 +9,20 @@ import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypedDict, final
+from typing import Final, Protocol, TypedDict, cast, final
 
 import trio
 
 from client.cluster import Cluster
-from client.queue_message import DELETE, RETURN, Message, Verdict, extension
+from client.queue_message import (
+    DELETE,
+    REASON_LENGTH_MAX,
+    RETURN,
+    Message,
+    Verdict,
+    extension,
+    in_unicode,
+)
 from client.queue_settler import QueueSettler
 from client.receipt_handle import ReceivedPlace
 from wire.errors import (
@@ -30,7 +38,6 @@ from wire.queues import RECEIVE_COUNT_MAX, SettleAction
 
 Handler = Callable[[Message], Awaitable[object]]
 
-_REASON_LENGTH_MAX: Final = 8192
 _GIVING_BACK_S: Final = 2.0
 """How long a worker that is cancelled stays to give back what it has."""
 _EXTEND_AT: Final = 0.5
@@ -73,10 +80,18 @@ class WorkerConfig:
                 self.visibility_timeout is not None and self.visibility_timeout < 1
             ),
             "wait must be above 0": self.wait <= 0,
+            "reject_on is a tuple of exceptions": not _are_exceptions(self.reject_on),
         }
         found = [problem for problem, is_there in problems.items() if is_there]
         if found:
             raise ConfigError(f"worker: {'; '.join(found)}")
+
+
+def _are_exceptions(classes: object) -> bool:
+    return isinstance(classes, tuple) and all(
+        isinstance(each, type) and issubclass(each, Exception)
+        for each in cast("tuple[object, ...]", classes)
+    )
 
 
 class WorkerSettings(TypedDict, total=False):
@@ -161,7 +176,7 @@ class QueueWorker:
         self._in_hand: deque[_Task] = deque()
         self._finished_count = 0
         self._is_stopping = False
-        self._failure: TidelogError | None = None
+        self._failure: Exception | None = None
         self._receiving = trio.CancelScope()
         self._changed = trio.Event()
         """Set, and replaced, when there is more room or work, or the worker shall stop."""
@@ -179,6 +194,7 @@ class QueueWorker:
         Raises:
             UnknownQueueError: There is no such queue, any more.
             BrokerError: The queue cannot be received from, and waiting does not help.
+            TypeError: The handler is not an async function.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -267,7 +283,10 @@ class QueueWorker:
         verdict: Verdict | None = DELETE
         with trio.CancelScope() as task.scope:
             try:
-                await self._handler(message)
+                work: object = self._handler(message)
+                if not isinstance(work, Awaitable):
+                    return self._misuse()
+                await work
             except Exception as error:  # noqa: BLE001  (whatever the application raises)
                 verdict = self._verdict_on(message, error)
         if task.is_lost:
@@ -276,6 +295,14 @@ class QueueWorker:
         if verdict is DELETE:
             self.statistics.done_count += 1
         return None if message.offset in message.lease.is_settled else verdict
+
+    def _misuse(self) -> Verdict:
+        """Stop, instead of making dead letters of everything there is."""
+        self._failure = TypeError(
+            "a handler is an async function; `tidelog.blocking` takes plain ones"
+        )
+        self.stop()
+        return Verdict(SettleAction.RELEASE, 0)
 
     def _verdict_on(self, message: Message, error: Exception) -> Verdict:
         if self._config.on_error is not None:
@@ -361,12 +388,12 @@ class QueueWorker:
 
 def reason_of(error: Exception) -> str:
     """Return what a dead letter says of an exception: type, message, and traceback."""
-    text = "".join(traceback.format_exception_only(error)).strip()
-    trace = "".join(traceback.format_exception(error)).strip()
+    text = in_unicode("".join(traceback.format_exception_only(error)).strip())
+    trace = in_unicode("".join(traceback.format_exception(error)).strip())
     whole = f"{text}\n\n{trace}"
-    if len(whole) <= _REASON_LENGTH_MAX:
+    if len(whole) <= REASON_LENGTH_MAX:
         return whole
     # The end of a traceback says where it happened.
-    text = text[: _REASON_LENGTH_MAX // 2]
-    room = _REASON_LENGTH_MAX - len(text) - len("\n\n...\n")
+    text = text[: REASON_LENGTH_MAX // 2]
+    room = REASON_LENGTH_MAX - len(text) - len("\n\n...\n")
     return f"{text}\n\n...\n{trace[-room:]}"

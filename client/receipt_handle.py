@@ -13,6 +13,7 @@ import msgspec
 from wire.errors import InvalidReceiptError
 
 _VERSION = 1
+_NUMBER_END = 1 << 63
 
 
 class ReceivedPlace(NamedTuple):
@@ -46,7 +47,7 @@ def place_of(handle: str) -> ReceivedPlace:
         raise _not_a_handle(handle) from None
     found = ReceivedPlace(partition, offset, receipt)
     # Decoders pass over what does not belong there.
-    is_whole = handle_of(found) == handle and min(partition, offset) >= 0
+    is_whole = handle_of(found) == handle and 0 <= min(found[:2]) <= max(found[:2]) < _NUMBER_END
     if version != _VERSION or not is_whole:
         raise _not_a_handle(handle)
     return found

@@ -62,10 +62,13 @@ class Receipts:
             raise InvalidReceiptError(
                 "these bytes are no receipt; use those of a receive"
             ) from error
-        if (content.queue_id, content.partition) != (self._queue_id, self.partition):
+        if content.queue_id != self._queue_id:
             raise InvalidReceiptError(
-                f"this receipt is of partition {content.partition} of the queue"
-                f" {content.queue_id.hex()}, not of partition {self.partition} of this one"
+                f"this receipt is of another queue, with the id {content.queue_id.hex()}"
+            )
+        if content.partition != self.partition:
+            raise InvalidReceiptError(
+                f"this receipt is of partition {content.partition}, not of {self.partition}"
             )
         if content.version != VERSION or not compare_digest(mac, self._mac(data)):
             raise InvalidReceiptError("this receipt was damaged, or is none that was given out")

@@ -152,7 +152,7 @@ async def test_wrong_handles_are_told_apart(autojump_clock: MockClock) -> None:
         (first,) = await queue.receive()
         with pytest.raises(InvalidReceiptError, match="'garbage' is no receipt handle"):
             await queue.delete("garbage")
-        with pytest.raises(InvalidReceiptError, match="not of partition 0 of this one"):
+        with pytest.raises(InvalidReceiptError, match="this receipt is of another queue"):
             await other.delete(first.receipt_handle)
         await trio.sleep(11)
         (second,) = await queue.receive()
@@ -252,3 +252,41 @@ async def test_numbers_out_of_range_are_refused(
             await queue.send(b"v", delay=-1)
         with pytest.raises(ValueError, match=r"'tidelog.x' is one"):
             await queue.send(b"v", headers=[("tidelog.x", b"1")])
+
+
+async def test_of_several_handles_the_one_that_is_none_is_named_and_nothing_is_done(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"1", b"2"])
+        handles = [message.receipt_handle for message in await queue.receive()]
+
+        with pytest.raises(InvalidReceiptError, match=r"'x' is no .* number 2 of 3; nothing was"):
+            await queue.delete_batch([handles[0], "x", handles[1]])
+
+        (counts,) = await queue.counts()
+        assert counts.leased == 2
+        with pytest.raises(TypeError, match="not one handle"):
+            await queue.delete_batch(handles[0])
+        with pytest.raises(TypeError, match="a message or a receipt handle is wanted, not"):
+            await queue.delete(b"x")  # type: ignore[arg-type]
+
+
+async def test_a_reason_that_cannot_travel_is_refused_and_harms_nobody_else(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"1", b"2", b"3"])
+        messages = await queue.receive()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(messages[0].delete)
+            with pytest.raises(TypeError, match="a reason is a str, not NoneType"):
+                await messages[1].reject(None)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="a reason has at most 8192 characters, not 8193"):
+            await messages[1].release(reason="x" * 8193)
+        await messages[1].reject("caf\udce9")
+        await messages[2].delete()
+
+        assert [dead.reason for dead in await queue.dead_letters()] == ["caf\\udce9"]
+        assert await queue.receive(wait=0) == []

@@ -242,3 +242,44 @@ def test_a_reason_has_type_message_and_traceback_and_is_not_too_long() -> None:
     assert reason.startswith("ZeroDivisionError: integer division or modulo by zero\n\nTraceback")
     assert reason.endswith("ZeroDivisionError: integer division or modulo by zero")
     assert "_ = 1 // 0" in reason
+
+
+async def test_an_error_whose_text_is_no_unicode_does_not_end_the_worker(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"file", b"other"])
+        seen: list[bytes | None] = []
+
+        async def handle(message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            seen.append(message.value)
+            if message.value == b"file":
+                raise FileNotFoundError(2, "No such file", "caf\udce9.txt")
+
+        worker = queue.worker(handle, concurrency=1, reject_on=(FileNotFoundError,))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: len(seen) == 2)
+            worker.stop()
+        (dead,) = await queue.dead_letters()
+
+        assert dead.reason.startswith("FileNotFoundError: [Errno 2] No such file: 'caf\\udce9.txt'")
+
+
+async def test_a_handler_that_is_not_async_ends_the_worker_instead_of_killing_all_messages(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 5)
+
+        with pytest.raises(TypeError, match="a handler is an async function"):
+            await queue.work(lambda message: message.value, concurrency=1)  # type: ignore[arg-type, return-value]
+
+        assert await left(queue) == (5, 0)
+
+
+@pytest.mark.parametrize("classes", [5, ValueError, (ValueError, "KeyError"), (KeyboardInterrupt,)])
+def test_only_exceptions_can_be_rejected_on(classes: object) -> None:
+    with pytest.raises(ConfigError, match="reject_on is a tuple of exceptions"):
+        WorkerConfig(reject_on=classes)  # type: ignore[arg-type]

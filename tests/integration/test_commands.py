@@ -295,3 +295,36 @@ async def test_a_missing_broker_is_diagnosed_in_one_line() -> None:
         "error: cannot connect to 127.0.0.1:1: Connection refused;"
         " nothing listens there; is the broker running (`tidelog serve`)?"
     )
+
+
+async def test_ctrl_c_sends_what_was_read_to_a_queue_and_says_how_much(
+    broker_address: str, topic: str
+) -> None:
+    await run_well(broker_address, "queue", "create", topic)
+
+    async with (
+        running(broker_address, "consume", topic, "--from-beginning") as reader,
+        running(broker_address, "queue", "send", topic) as writer,
+    ):
+        assert writer.stdin is not None
+        await writer.stdin.send_all(b"first\nsecond\nunfinished")
+        await read_lines(reader.stdout, 2)
+        writer.send_signal(signal.SIGINT)
+        status = await writer.wait()
+        said = await read_lines(writer.stderr, 1)
+
+    assert status == 128 + signal.SIGINT
+    assert said == [b"interrupted; 2 messages sent"]
+
+
+async def test_a_closed_output_is_no_place_for_a_traceback(broker_address: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        result: Result = await trio.run_process(
+            ["sh", "-c", 'exec "$@" >&-', "sh", *TIDELOG, "queue", "list"],
+            capture_stderr=True,
+            check=False,
+            cwd=ROOT,
+            env=environment(TIDELOG_BROKER=broker_address),
+        )
+
+    assert (result.returncode, b"Traceback" in result.stderr) == (0, False)

@@ -17,6 +17,7 @@ import click
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
 
 _FAILURE = 1
+_USAGE = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -59,7 +60,19 @@ click.version_option(package_name="tidelog", message="tidelog %(version)s")(tide
 
 def main() -> None:
     """Run the command that the process was started with, and end the process."""
+    _open_what_is_closed()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_what_is_closed() -> None:
+    """Let what is written to a closed output go nowhere, instead of into the next socket."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(descriptor, "w"))
 
 
 def run(arguments: Sequence[str], command: click.Command = tidelog) -> int:
@@ -74,8 +87,21 @@ def run(arguments: Sequence[str], command: click.Command = tidelog) -> int:
         # Click ends like this when it finds that nobody reads the output.
         return _stop_writing() if ended.code else 0
     except BaseException as error:  # noqa: BLE001 - what is not known is raised again
+        unreadable = [each for each in arguments if not _is_text(each)]
+        if unreadable and isinstance(_first_of(error), UnicodeEncodeError):
+            _complain(f"the argument {unreadable[0]!r} is no text in UTF-8")
+            return _USAGE
         return _status_of(error)
     return status if isinstance(status, int) else 0
+
+
+def _is_text(argument: str) -> bool:
+    """Return whether an argument was given in UTF-8: Python keeps what was not as surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _status_of(error: BaseException) -> int:

@@ -108,4 +108,6 @@ def _short(content: bytes | None) -> str | None:
     if content is None:
         return None
     text = " ".join(content.decode("utf-8", "backslashreplace").split())
+    # What controls a terminal is shown, and does not.
+    text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"

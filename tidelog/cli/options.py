@@ -1,5 +1,7 @@
 """Options and kinds of arguments that several commands share."""
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast, final
 
@@ -38,6 +40,27 @@ class NameAndValue(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
+@final
+class Seconds(click.FloatRange):
+    """A length of time, which is a number and has an end."""
+
+    LONGEST = 1e9
+    """30 years."""
+
+    def __init__(self, least: float = 0, longest: float = LONGEST) -> None:
+        """Take what is not shorter than `least`, and not longer than `longest`."""
+        super().__init__(least, longest)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        seconds = float(super().convert(cast("float", value), param, ctx))
+        if not math.isfinite(seconds):  # What is no number is in every range.
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
 def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Return the Unix milliseconds of a moment, as the callback of an option."""
     if value is None:
@@ -66,7 +89,7 @@ def read_headers(
         name, separator, text = item.partition("=")
         if not separator or not name.strip():
             raise click.BadParameter(f"{item!r} is not of the form name=value", ctx, param)
-        found.append((name.strip(), text.encode()))
+        found.append((name.strip(), os.fsencode(text)))
     return found
 
 

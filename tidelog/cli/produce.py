@@ -16,7 +16,7 @@ from client.producer import Producer
 from tidelog.cli.connection import broker_option, open_client
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
-from tidelog.cli.options import examples, json_option, read_headers
+from tidelog.cli.options import Seconds, examples, json_option, read_headers
 from tidelog.cli.produce_progress import show_progress
 from tidelog.cli.signals import Interruption, on_signal
 from tidelog.cli.tables import counted, print_json
@@ -79,7 +79,7 @@ class _Options(TypedDict):
 )
 @click.option(
     "--delivery-timeout",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(0.1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

@@ -1,106 +1,26 @@
-"""`tidelog queue`: messages, from their sending to their end."""
+"""`tidelog queue`: messages that are received, and what becomes of them."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import islice
-from typing import TypedDict, Unpack
+from collections.abc import Awaitable, Callable, Sequence
 
 import click
-from msgspec.structs import replace
 
 from client.client import Client
 from client.queue import Queue
 from client.queue_message import Message
-from client.queue_sending import OutgoingMessage
-from client.receipt import Receipt
 from tidelog.cli.asking import ask
 from tidelog.cli.connection import broker_option
 from tidelog.cli.errors import CommandError
 from tidelog.cli.message_view import message_as_json, print_messages
-from tidelog.cli.options import examples, json_option, read_headers
+from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.tables import counted, print_json
 from wire.errors import BatchError
 from wire.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_MS_MAX
 
-_BATCH = 1000
-_TIMEOUT = click.FloatRange(0, VISIBILITY_TIMEOUT_MS_MAX / 1000)
-
-
-class _Fields(TypedDict):
-    """What all messages of one `send` have in common."""
-
-    key: str | None
-    headers: list[tuple[str, bytes]]
-    delay: float | None
-    priority: int | None
+_TIMEOUT = Seconds(longest=VISIBILITY_TIMEOUT_MS_MAX / 1000)
 
 
 _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...")
-
-
-@click.command(
-    epilog=examples(
-        "tidelog queue send payments 'order 17'",
-        "tidelog queue send payments --delay 3600 < orders.txt",
-    )
-)
-@click.argument("name", metavar="QUEUE")
-@click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("--key", help="FIFO queues: the group of the messages.")
-@click.option(
-    "--headers", callback=read_headers, metavar="K=V,...", help="Headers that every message gets."
-)
-@click.option(
-    "--delay",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Nobody gets them before.  [as the queue says]",
-)
-@click.option("--priority", type=click.IntRange(min=0), help="Their lane; 0 is the most urgent.")
-@broker_option
-@json_option
-def send(
-    name: str, values: tuple[str, ...], broker: str, as_json: bool, **fields: Unpack[_Fields]
-) -> None:
-    """Send messages to a queue.
-
-    Without VALUE, each line of standard input is one.
-    """
-    if not values and sys.stdin is None:
-        raise click.UsageError("standard input is closed; give a VALUE")
-    lines = (value.encode() for value in values) if values else _lines()
-    key = fields["key"]
-    model = OutgoingMessage(
-        value=None,
-        key=None if key is None else key.encode(),
-        headers=fields["headers"],
-        delay=fields["delay"],
-        priority=fields["priority"],
-    )
-
-    async def call(client: Client) -> list[Receipt]:
-        queue = client.queue(name)
-        sent: list[Receipt] = []
-        while batch := [replace(model, value=line) for line in islice(lines, _BATCH)]:
-            try:
-                sent += await queue.send_batch(batch)
-            except BatchError as error:
-                done = len(sent) + len(batch) - len(error.errors)
-                raise CommandError(f"{error}; {counted(done, 'message')} sent") from error
-        return sent
-
-    sent = ask(broker, call)
-    if as_json:
-        places = [(each.partition, each.offset) for each in sent]
-        print_json([{"message_id": f"{p}-{o}", "partition": p, "offset": o} for p, o in places])
-    else:
-        click.echo(f"sent {counted(len(sent), 'message')}")
-
-
-def _lines() -> Iterator[bytes]:
-    if sys.stdin.isatty():
-        click.echo("each line becomes a message; Ctrl-D ends", err=True)
-    return (line.rstrip(b"\n") for line in sys.stdin.buffer)
 
 
 @click.command(
@@ -126,7 +46,7 @@ def _lines() -> Iterator[bytes]:
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(0, 3600),
+    type=Seconds(longest=3600),
     metavar="SECONDS",
     help="How long to wait for the first one.  [as the queue says]",
 )
@@ -148,6 +68,7 @@ def receive(
         messages = await queue.receive(max_messages, **times)
         _show(messages, as_json=as_json)
         if is_deleting:
+            sys.stdout.flush()  # What cannot be printed is not deleted.
             await queue.delete_batch(messages)
 
     ask(broker, call)
@@ -237,9 +158,10 @@ def _settle(broker: str, name: str, call: Callable[[Queue], Awaitable[None]]) ->
             await call(client.queue(name))
         except BatchError as error:
             index, first = next(iter(error.errors.items()))
+            count = len(error.errors)
             raise CommandError(
-                f"{len(error.errors)} handles were refused, the others are done; handle"
-                f" {index + 1}: {first}"
+                f"{counted(count, 'handle')} {'was' if count == 1 else 'were'} refused, the others"
+                f" are done; handle {index + 1}: {first}"
             ) from error
 
     ask(broker, settle)
@@ -252,4 +174,4 @@ def _report(what: str, handles: Sequence[str], *, as_json: bool) -> None:
         click.echo(f"{what} {counted(len(handles), 'message')}")
 
 
-COMMANDS = (send, receive, delete_message, extend, release)
+COMMANDS = (receive, delete_message, extend, release)

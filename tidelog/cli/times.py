@@ -46,7 +46,10 @@ def parse_since_ms(text: str, *, now_ms: int) -> int:
 
 def moment_text(unix_ms: int) -> str:
     """Return Unix milliseconds as people read them, in UTC."""
-    moment = _UNIX_EPOCH + timedelta(milliseconds=unix_ms)
+    try:
+        moment = _UNIX_EPOCH + timedelta(milliseconds=unix_ms)
+    except OverflowError:  # Beyond the year 9999: most likely not milliseconds.
+        return f"{unix_ms} ms"
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

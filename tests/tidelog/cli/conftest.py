@@ -73,6 +73,16 @@ def topic(at_broker: None, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture
+def queue(at_broker: None, capsys: pytest.CaptureFixture[str]) -> str:
+    """Create a queue that no other test uses."""
+    del at_broker
+    name = f"queue-{next(_numbers)}"
+    assert main.run(["queue", "create", name, "--config", "fencing=on"]) == 0
+    capsys.readouterr()
+    return name
+
+
+@pytest.fixture
 def restored_logging() -> Iterator[None]:
     """Put everything about logging back as it was."""
     root = logging.getLogger()

@@ -194,3 +194,20 @@ def test_an_error_that_nobody_can_read_is_still_a_failure(
     monkeypatch.setattr(sys, "stderr", Gone())
 
     assert status_after(ConfigError("wrong")) == 1
+
+
+def test_an_argument_that_is_no_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    @click.argument("name")
+    def command(name: str) -> None:
+        name.encode()
+
+    status = main.run(["caf\udce9"], command)
+
+    assert status == 2
+    assert capsys.readouterr().err == "error: the argument 'caf\\udce9' is no text in UTF-8\n"
+
+
+def test_text_that_nobody_gave_as_an_argument_is_a_defect() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        status_after(UnicodeEncodeError("utf-8", "caf\udce9", 3, 4, "surrogates not allowed"))

@@ -72,3 +72,11 @@ def test_a_dead_letter_is_shown_as_it_was_where_it_comes_from(capsys: Printed) -
     _, moved, here = capsys.readouterr().out.splitlines()
     assert moved.split() == ["3-17", "5", "-", "line", "feed", "KeyError:", "'delay'"]
     assert here.split() == ["0-4", "1", "-", "line", "feed", "busy"]
+
+
+def test_what_controls_a_terminal_is_shown_and_does_not(capsys: Printed) -> None:
+    record = Record("dead", 0, 4, 1000, b"\x1b[31m", b"\x00\x07 k\xc3\xa4se \xff", ())
+
+    print_seen([SeenMessage(record, MessageState.VISIBLE, 0, None, "", "")])
+
+    assert capsys.readouterr().out.split("\n")[1].endswith("\\x1b[31m  \\x00\\x07 käse \\xff")

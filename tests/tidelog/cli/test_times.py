@@ -65,3 +65,8 @@ def test_what_is_not_a_time_is_refused_with_an_example(text: str) -> None:
 
 def test_a_moment_is_shown_in_utc() -> None:
     assert moment_text(1_700_000_000_123) == "2023-11-14 22:13:20 UTC"
+
+
+def test_a_number_that_is_no_moment_is_shown_as_it_is() -> None:
+    assert moment_text(1_700_000_000_123_456) == "1700000000123456 ms"
+    assert moment_text(-(1 << 63)) == "-9223372036854775808 ms"

@@ -1,0 +1,51 @@
+"""`tidelog queue send`: messages from arguments and from standard input."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.cli import main
+
+Printed = pytest.CaptureFixture[str]
+
+
+def run(capsys: Printed, *words: str) -> str:
+    """Return what a command prints that goes well."""
+    assert main.run(["queue", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_lines_become_messages(
+    queue: str, capsys: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"".join(b"%d\n" % n for n in range(1500)) + b"last")
+    with file.open() as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        sent = run(capsys, "send", queue, "--delay", "3600", "--json")
+    assert len(json.loads(sent)) == 1501
+    seen = json.loads(run(capsys, "peek", queue, "--max", "5000", "--state", "delayed", "--json"))
+    assert [each["value"] for each in seen] == [*map(str, range(1500)), "last"]
+    assert run(capsys, "purge", queue, "--yes") == f"purged 1,501 messages of {queue}\n"
+
+
+def test_the_only_message_that_is_refused_is_explained_without_counting(
+    queue: str, capsys: Printed
+) -> None:
+    status = main.run(["queue", "send", queue, "x" * 2_000_000])
+
+    said = capsys.readouterr().err
+    assert status == 1
+    assert said.startswith("error: a batch of 2000099 bytes is larger than this topic's limit of")
+    assert said.endswith("(batch_bytes_max); 0 messages sent\n")
+
+
+def test_bytes_are_sent_as_they_were_given(queue: str, capsys: Printed) -> None:
+    run(capsys, "send", queue, "\udcff\udcfe", "--key", "\udcff", "--headers", "name=\udcff")
+
+    (message,) = json.loads(run(capsys, "peek", queue, "--json"))
+
+    assert (message["value"], message["key"]) == ({"base64": "//4="}, {"base64": "/w=="})
+    assert message["headers"] == [{"name": "name", "value": {"base64": "/w=="}}]
