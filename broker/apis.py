@@ -47,6 +47,7 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.DESCRIBE_QUEUES,
     api.ALTER_QUEUE,
     api.DELETE_QUEUE,
+    api.SEND,
     api.RECEIVE,
     api.SETTLE,
     api.LOOK,
@@ -54,5 +55,6 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.PURGE,
     api.SEEK_QUEUE,
     api.REDRIVE,
+    api.LAST_PURGE,
 )
 """All that a broker speaks."""

@@ -25,6 +25,7 @@ from wire.errors import BrokerNotReadyError, ShuttingDownError
 from wire.fetch import FetchRequest
 from wire.groups import CommitOffsetsRequest
 from wire.produce import ProduceRequest
+from wire.queues import SendRequest
 from wire.session import MetadataRequest
 
 PlainHandler = Callable[[Any, memoryview], object]
@@ -120,6 +121,8 @@ class Dispatcher:
         message = request.message
         if isinstance(message, ProduceRequest):
             clients.produce.handle(message, request.attachment, replier)
+        elif isinstance(message, SendRequest):
+            clients.queues.sends.handle(message, request.attachment, replier)
         elif isinstance(message, FetchRequest):
             clients.fetch.handle(message, replier)
         elif request.api_key in self._parking_of_clients:

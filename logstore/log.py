@@ -51,7 +51,7 @@ class PartitionLog:
         self.leader_epochs = state.leader_epochs
         self.high_watermark = state.high_watermark
         """All below it is committed; told by whoever knows, and kept in checkpoints."""
-        self._producers = state.producers
+        self.producers = state.producers
         self._durable = self._segments.end
         self._unflushed = Unflushed(
             is_checkpoint_due=state.is_checkpoint_due,
@@ -125,7 +125,7 @@ class PartitionLog:
         self.config.require_size(size)
         is_sequenced = header.producer_id and not header.is_control
         if is_sequenced:
-            known_at = self._producers.check(header)
+            known_at = self.producers.check(header)
             if known_at is not None:
                 return Appended(known_at, known_at + header.last_offset_delta + 1, True)
         assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
@@ -147,7 +147,7 @@ class PartitionLog:
             active.first_append_ms = now_ms
         self.leader_epochs.assign(leader_epoch, base_offset)
         if is_sequenced:
-            self._producers.appended(header, base_offset, now_ms=now_ms)
+            self.producers.appended(header, base_offset, now_ms=now_ms)
         return Appended(base_offset, next_offset, False)
 
     def append_replicated(
@@ -183,7 +183,7 @@ class PartitionLog:
             for header in run:
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id and not header.is_control:
-                    self._producers.appended(header, header.base_offset, now_ms=now_ms)
+                    self.producers.appended(header, header.base_offset, now_ms=now_ms)
             headers, batches = headers[len(run) :], batches[size:]
 
     def read(self, offset: int, *, bytes_max: int, high_watermark: int) -> LogSlice | None:
@@ -226,6 +226,10 @@ class PartitionLog:
             )
         except OSError as error:
             self._availability.failed("reading", error)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Return where to begin to look for records of a time or later; see `LogSegments`."""
+        return self._segments.offset_before(timestamp_ms, self.config)
 
     def note_damage(self, error: CorruptRecordError) -> None:
         """Remember damage that a reader found, so that it is shown and not looked for again."""
@@ -359,10 +363,6 @@ class PartitionLog:
             with suppress(DiskFullError):
                 self._availability.require_room(self.config.batch_bytes_max)
 
-    def expire_producers(self, *, now_ms: int) -> None:
-        """Forget producers that were silent for `producer_expiry_ms`."""
-        self._producers.expire(before_ms=now_ms - self.config.producer_expiry_ms)
-
     def apply_retention(self, *, high_watermark: int, now_ms: int) -> list[Segment]:
         """Take the oldest segments out of the log, and return them for `Segment.remove_files`.
 
@@ -428,7 +428,7 @@ class PartitionLog:
             self._flush_all()
             removed = self._segments.cut(offset, self.config)
             self.leader_epochs.truncate_end(self.log_end_offset)
-            self._producers.truncate(self.log_end_offset)
+            self.producers.truncate(self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             checkpoint = self._make_checkpoint()
@@ -484,7 +484,7 @@ class PartitionLog:
         return self._segments.checkpoint(
             log_start_offset=self._log_start_offset,
             leader_epochs=self.leader_epochs,
-            producers=self._producers,
+            producers=self.producers,
             high_watermark=self.high_watermark,
         )
 

@@ -120,6 +120,19 @@ class ProducerStates:
                 expected_sequence=0,
             )
 
+    def find(self, header: BatchHeader) -> AppendedBatch | None:
+        """Return what was appended under the identity and base sequence of a batch, if known.
+
+        It may be another batch.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        for batch in producer.window:
+            if batch.base_sequence == header.base_sequence:
+                return batch
+        return None
+
     def appended(self, header: BatchHeader, base_offset: int, *, now_ms: int) -> None:
         """Take note that a batch is in the log at `base_offset`."""
         producer = self._producers.get(header.producer_id)

@@ -258,6 +258,20 @@ class Segments:
                     return self._to_check(part)
         return None
 
+    def offset_before(self, timestamp_ms: int, config: LogConfig) -> int:
+        """Return an offset at or a little below that of the first record at or after a time.
+
+        Nobody walks along headers for it: whoever reads on from there comes upon damage on the way.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        for segment in self._segments:
+            if segment.max_timestamp_ms >= timestamp_ms:
+                entry = segment.loaded_index(config).before_time(timestamp_ms)
+                return segment.base_offset if entry is None else entry[0]
+        return self.end.offset
+
     def begin_scrub(self, from_offset: int, durable: LogPosition) -> SegmentScrub | None:
         """Return a walk through what is below `durable` of the first segment at `from_offset`.
 

@@ -32,6 +32,8 @@ WINDOW_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
 _TIME_BITS = 30
 """Enough for the longest window, in milliseconds."""
 _TIME_MASK = (1 << _TIME_BITS) - 1
+IDS_MAX: Final = 4_000_000
+"""Ids of one partition, about 210 MB of them; beyond it, better no send than one sent twice."""
 GENERATION_OFFSETS_MAX: Final = 1 << (63 - _TIME_BITS)
 """Offsets that a generation can span."""
 assert 1 << _TIME_BITS > WINDOW_MS_MAX
@@ -134,9 +136,13 @@ class DeduplicationWindow:
         """How many generations are kept."""
         return len(self._generations)
 
+    def time(self, now_ms: int) -> int:
+        """Return the time here: the largest one that was seen."""
+        return max(now_ms, self._now_ms)
+
     def original_of(self, key: bytes, *, now_ms: int) -> int | None:
         """Return the offset of the message that has this id; `None` if a message with it is new."""
-        now_ms = max(now_ms, self._now_ms)
+        now_ms = self.time(now_ms)
         for generation in reversed(self._generations):
             found = generation.find(key)
             if found is not None:
@@ -144,6 +150,13 @@ class DeduplicationWindow:
                 is_young = now_ms - accepted_ms < self._window_ms
                 return offset if is_young and offset >= self._floor else None
         return None
+
+    def is_full(self, *, now_ms: int) -> bool:
+        """Return whether no more ids can be remembered."""
+        if len(self) >= IDS_MAX:
+            self._now_ms = self.time(now_ms)
+            self._drop_old()
+        return len(self) >= IDS_MAX
 
     def appended(self, key: bytes, offset: int, *, accepted_ms: int) -> None:
         """Take note of a message in the log, in the order of offsets.

@@ -252,6 +252,8 @@ class SnapshotBegan(Entry, frozen=True, tag=19):
     redrive: SnapshotRedrive | None = None
     attempts: list[Attempt] = []
     """Receives that may be repeated."""
+    purged_below: Offset = 0
+    """See `QueueFold.purged_below`."""
 
 
 @final

@@ -65,6 +65,8 @@ class QueueFold:
         self.next_lease_id = 1
         self.void_below_lease_id = 1
         """Receipts of older leases are void: a seek came after them."""
+        self.purged_below = 0
+        """End of the last purge: no message below it counts as sent, though it is in the log."""
         self.journal_time_ms = 0
         """The largest time of any frame."""
         self.runs = MessageRuns()
@@ -188,8 +190,10 @@ class QueueFold:
                 self._move_failed(entry, now_ms)
             case Retargeted():
                 self.moves.retarget(_target(entry.source), _target(entry.target))
-            case Trimmed(offset=end) | Purged(end=end):
+            case Trimmed(offset=end):
                 self._remove_below(end)
+            case Purged():
+                self._purged(entry)
             case Sought():
                 self._sought(entry)
             case RedriveStarted():
@@ -314,6 +318,10 @@ class QueueFold:
         if self.moves.is_next(target, entry.epoch, entry.sequence, entry.count):
             self._change_all(self.moves.give_up(target, entry.count), revive)
 
+    def _purged(self, entry: Purged) -> None:
+        self.purged_below = max(entry.end, self.purged_below)
+        self._remove_below(entry.end)
+
     def _remove_below(self, end: int) -> None:
         start = self.low_water_mark
         if end <= start:
@@ -361,6 +369,7 @@ class QueueFold:
         self.cursor = reader.began.cursor
         self.next_lease_id = reader.began.next_lease_id
         self.void_below_lease_id = reader.began.void_below_lease_id
+        self.purged_below = reader.began.purged_below
         self.moves = PendingMoves(reader.began.moves)
         self.redrive = reader.redrive()
         self.attempts.clear()

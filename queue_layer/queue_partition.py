@@ -218,11 +218,19 @@ class QueuePartition:
         return Outcome(now_ms, [Sought(offset)], None)
 
     def purge(self, *, now_ms: int) -> Outcome[int]:
-        """Decide that all messages that are there now are done; the reply says how many."""
+        """Decide that all messages that are there now are done; the reply says how many.
+
+        Of a FIFO queue, also that those which are done already are no originals of duplicates.
+        """
         now_ms = self._fold.advance(now_ms)
-        count = sum(self.counts())
-        entries: list[AnyEntry] = [Purged(self._fold.fresh.end)] if count else []
-        return Outcome(now_ms, entries, count)
+        count, end = sum(self.counts()), self._fold.fresh.end
+        is_news = count > 0 or (self.config.is_fifo and end > self._fold.purged_below)
+        return Outcome(now_ms, [Purged(end)] if is_news else [], count)
+
+    @property
+    def purged_below(self) -> int:
+        """End of the last purge: messages below it have no duplicates."""
+        return self._fold.purged_below
 
     def trim(self, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
         """Decide that what is below the beginning of the log is gone, leased or not.
@@ -409,6 +417,7 @@ class QueuePartition:
             fold.moves.snapshot(),
             to_snapshot(fold.redrive),
             list(fold.attempts),
+            fold.purged_below,
         )
         runs = parts(fold.runs, now_ms=now_ms, next_lease_id=fold.next_lease_id)
         entries: list[AnyEntry] = [began, *runs, SnapshotEnded(len(fold.runs))]

@@ -79,6 +79,7 @@ class ApiKey(IntEnum):
     DESCRIBE_QUEUES = 41
     ALTER_QUEUE = 42
     DELETE_QUEUE = 43
+    SEND = 44
     RECEIVE = 45
     SETTLE = 46
     LOOK = 47
@@ -86,6 +87,7 @@ class ApiKey(IntEnum):
     PURGE = 49
     SEEK_QUEUE = 50
     REDRIVE = 51
+    LAST_PURGE = 52
 
 
 @final
@@ -245,6 +247,7 @@ ALTER_QUEUE = Api(ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin
 DELETE_QUEUE = Api(
     ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
 )
+SEND = Api(ApiKey.SEND, queues.SendRequest, queues.SendReply)
 RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply)
 SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
 LOOK = Api(ApiKey.LOOK, queues.LookRequest, queues.LookReply)
@@ -252,6 +255,7 @@ COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.
 PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
 REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
+LAST_PURGE = Api(ApiKey.LAST_PURGE, queues.LastPurgeRequest, queues.LastPurgeReply)
 
 AnyApi = Api[object, object]
 

@@ -53,3 +53,4 @@ class ErrorCode(IntEnum):
     INVALID_RECEIPT = 42
     RECEIPT_EXPIRED = 43
     MESSAGE_GONE = 44
+    THROTTLED = 45

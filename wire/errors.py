@@ -9,6 +9,7 @@ Pure: no clock, no I/O.
     │   │   ├── UnknownTopicIdError       refresh metadata: the topic was deleted or is not here yet
     │   │   ├── DiskFullError             the partition is read-only until there is room
     │   │   ├── OverloadedError           a limit of the broker is reached; back off
+    │   │   ├── ThrottledError            .retry_after_ms: more was sent than the queue takes
     │   │   ├── ShuttingDownError         the broker is going away
     │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
     │   │   ├── CorruptBatchError         the batch was damaged on its way to the broker
@@ -89,6 +90,16 @@ class OverloadedError(RetriableError):
     """A limit of the broker is reached; back off and try again."""
 
     code = ErrorCode.OVERLOADED
+
+
+@final
+class ThrottledError(RetriableError):
+    """More was sent to the queue than its `send_rate` allows; nothing of this was taken."""
+
+    code = ErrorCode.THROTTLED
+    detail_names = ("retry_after_ms",)
+    retry_after_ms: int | None
+    """Not sooner may it be sent again."""
 
 
 @final

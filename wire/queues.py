@@ -30,6 +30,10 @@ PRIORITY_HEADER = "tidelog.priority"
 """The lane of the message, in decimal; 0 is the most urgent."""
 DEDUPLICATION_ID_HEADER = "tidelog.deduplication_id"
 """A message with an id that was sent within the window is not appended again."""
+DEDUPLICATION_ID_BYTES_MAX = 128
+SENT_TO_HEADER = "tidelog.sent_to"
+"""Id of the FIFO queue that the message was sent to: its duplicates are looked for among these
+messages, and among no others of the topic."""
 ORIGIN_QUEUE_HEADER = "tidelog.origin.queue"
 ORIGIN_TOPIC_HEADER = "tidelog.origin.topic"
 ORIGIN_PARTITION_HEADER = "tidelog.origin.partition"
@@ -40,6 +44,37 @@ FIRST_RECEIVED_HEADER = "tidelog.first_received_ms"
 LAST_RECEIVED_HEADER = "tidelog.last_received_ms"
 REASON_HEADER = "tidelog.reason"
 """Why it was given up: what the consumer said, or `max_receive_count`."""
+
+
+class SendRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Send messages to one partition of a queue; the attachment is one record batch of them.
+
+    Asked of whoever leads the partition of the topic. It gives all of them the time at which it
+    takes them, and leaves out those that were sent before: so that other messages, too, may be
+    sent again when an answer was lost, the batch has the sequence of a producer. Of one producer
+    only one request for a partition may be under way.
+    """
+
+    queue_id: bytes
+    partition: int
+    timeout_ms: Milliseconds
+    """How long the broker may wait for the commit before it answers `REQUEST_TIMED_OUT`."""
+
+
+class SendReply(msgspec.Struct, frozen=True, array_like=True):
+    """Where the messages are: all of them are committed, duplicates and their originals too."""
+
+    offsets: list[int | None]
+    """Of each message, in the order of the request; of a duplicate that of the original. `None` if
+    the request was repeated so late that this is not known any more."""
+    duplicates: list[int]
+    """Places, in the request, of messages that were left out, ascending."""
+    ack_level: int
+    """A `wire.produce.AckLevel`."""
+    timestamp_ms: int
+    """The time that the messages were given."""
+    throttle_ms: Milliseconds = 0
+    """Send no more to this partition for so long: the queue has a `send_rate`."""
 
 
 class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -242,6 +277,20 @@ class PurgeRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     partitions: list[int]
+
+
+class LastPurgeRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask whoever serves a partition of a queue when it was purged last: for brokers."""
+
+    queue_id: bytes
+    partition: int
+
+
+class LastPurgeReply(msgspec.Struct, frozen=True, array_like=True):
+    """What is committed of it."""
+
+    below_offset: int
+    """Messages below it are no originals of duplicates. 0 if it was never purged."""
 
 
 class SeekRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -80,7 +80,7 @@ _KNOWN_FLAGS = 0x00FF
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
-"""Set by brokers only, and by none today."""
+"""Set by brokers only."""
 
 RECORD_COUNT_MAX = 1 << 24
 """More records than this in one batch are refused."""
@@ -143,6 +143,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     def has_queue_fields(self) -> bool:
         """Whether some record has a header that means something to queues."""
         return bool(self.flags & FLAG_QUEUE_FIELDS)
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether a broker gave all records the time at which it appended them."""
+        return bool(self.flags & FLAG_LOG_APPEND_TIME)
 
     @property
     def is_control(self) -> bool:
@@ -256,6 +261,24 @@ def restamp_producer(
     _PRODUCER_FIELDS.pack_into(batch, _PRODUCER_FIELDS_AT, producer_id, producer_epoch)
     _BASE_SEQUENCE.pack_into(batch, _BASE_SEQUENCE_AT, base_sequence)
     _seal(memoryview(batch))
+
+
+_FLAGS = struct.Struct("<H")
+_FLAGS_AT = 38
+_TIMESTAMPS = struct.Struct("<qq")
+_TIMESTAMPS_AT = 48
+
+
+def stamp_append_time(batch: memoryview, now_ms: int) -> BatchHeader:
+    """Give all records of a batch the time at which they are appended, in place.
+
+    Only for a batch that was checked, whose records have no timestamps of their own.
+    """
+    (flags,) = _FLAGS.unpack_from(batch, _FLAGS_AT)
+    _FLAGS.pack_into(batch, _FLAGS_AT, flags | FLAG_LOG_APPEND_TIME)
+    _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, now_ms, now_ms)
+    _seal(batch)
+    return BatchHeader(*_HEADER.unpack_from(batch))
 
 
 def _seal(batch: memoryview) -> None:

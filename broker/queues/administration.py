@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import final
 
 from broker.handlers.offsets import OffsetsHandler
+from broker.queues.sent_windows import SentWindows
 from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
 from queue_layer.redrive import RedriveStatus
@@ -17,6 +18,8 @@ from wire.errors import (
 from wire.queues import (
     CountMessagesReply,
     CountMessagesRequest,
+    LastPurgeReply,
+    LastPurgeRequest,
     PurgeRequest,
     QueueCounts,
     QueueDoneReply,
@@ -33,9 +36,10 @@ class QueueAdministration:
     A change that is cancelled may be carried out, or not.
     """
 
-    def __init__(self, server: QueueServer, offsets: OffsetsHandler) -> None:
+    def __init__(self, server: QueueServer, offsets: OffsetsHandler, windows: SentWindows) -> None:
         """Look after what `server` has; `offsets` knows the times of records."""
         self._server = server
+        self._windows = windows
         self._offsets = offsets
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
@@ -76,9 +80,17 @@ class QueueAdministration:
 
         async def purge(served: ServedPartition) -> int:
             await served.catch_up()
-            return served.decide(served.core.purge(now_ms=served.now_ms()))
+            count = served.decide(served.core.purge(now_ms=served.now_ms()))
+            self._windows.doubt(*served.key)
+            return count
 
         return await self._do(request.queue_id, request.partitions, purge)
+
+    async def last_purge(self, request: LastPurgeRequest) -> LastPurgeReply:
+        """Tell whoever leads the records below which of them nothing was sent, as it were."""
+        served = self._server.find(request.queue_id, request.partition)
+        below, _ = await self._server.purged_below(*served.key)
+        return LastPurgeReply(below)
 
     async def seek(self, request: SeekRequest) -> QueueDoneReply:
         """Hand out again everything from an offset on."""

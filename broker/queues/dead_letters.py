@@ -19,6 +19,7 @@ from wire.queues import (
     ORIGIN_TOPIC_HEADER,
     REASON_HEADER,
     RECEIVE_COUNT_HEADER,
+    SENT_TO_HEADER,
 )
 from wire.record_batch import BatchHeader, Columns, Headers, decode_columns, encode_batch
 
@@ -38,7 +39,7 @@ _OF_ORIGIN: Final = frozenset(
         REASON_HEADER,
     }
 )
-_OF_ITS_TIME: Final = frozenset({DELIVER_AT_HEADER, DEDUPLICATION_ID_HEADER})
+_OF_ITS_TIME: Final = frozenset({DELIVER_AT_HEADER, DEDUPLICATION_ID_HEADER, SENT_TO_HEADER})
 """What was said about a delivery that has been."""
 _TOO_OFTEN: Final = "max_receive_count"
 

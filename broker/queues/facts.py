@@ -18,6 +18,7 @@ from queue_layer.config import (
     ReceiveDurability,
     RetryBackoff,
 )
+from queue_layer.deduplication import DeduplicationRule, DeduplicationScope
 from queue_layer.entries import Target
 from wire.errors import UnknownQueueError
 
@@ -51,6 +52,45 @@ class QueueFacts:
     def is_same(self, other: "QueueFacts") -> bool:
         """Return whether nothing has changed: topics are made anew when they change."""
         return self.journal is other.journal and self.dead_letters is other.dead_letters
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it has message groups."""
+        spec = self.journal.queue
+        return spec is not None and spec.is_fifo
+
+    @property
+    def window_ms(self) -> int:
+        """For how long an id is looked for."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.deduplication_window_ms
+
+    @property
+    def deduplication_rule(self) -> DeduplicationRule:
+        """How its messages are told from each other."""
+        config = self.journal.queue_config
+        assert config is not None
+        return DeduplicationRule(
+            DeduplicationScope(config.deduplication_scope),
+            is_content_based=config.content_based_deduplication,
+        )
+
+    @property
+    def messages_per_s(self) -> float | None:
+        """How many messages may be sent to one partition, `None` for any number."""
+        config = self.journal.queue_config
+        assert config is not None
+        return None if config.send_rate is None else config.send_rate / len(self.start_offsets)
+
+    def has_same_window(self, other: "QueueFacts") -> bool:
+        """Return whether the same messages are duplicates under both."""
+        ours, theirs = self.deduplication_rule, other.deduplication_rule
+        return (self.window_ms, ours.scope, ours.is_content_based) == (
+            other.window_ms,
+            theirs.scope,
+            theirs.is_content_based,
+        )
 
     def config(self, number: int) -> QueueConfig:
         """Return the settings of one partition."""

@@ -12,6 +12,8 @@ from broker.partitions import Partitions
 from broker.queues.administration import QueueAdministration
 from broker.queues.looking import LookHandler
 from broker.queues.receiving import ReceiveHandler
+from broker.queues.sending import SendHandler
+from broker.queues.sent_windows import SentWindows
 from broker.queues.serving import QueueServer
 from broker.queues.settling import SettleHandler
 from broker.replier import Replier
@@ -32,6 +34,7 @@ class QueueHandlers:
 
     server: QueueServer
     """Its `run` must run in a task."""
+    sends: SendHandler
     parking: Mapping[Api[Any, Any], ParkingHandler]
     """APIs that are answered when there is something to say."""
     slow: Mapping[Api[Any, Any], SlowHandler]
@@ -66,9 +69,11 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
         surroundings.flusher,
         surroundings.offsets,
     )
-    administration = QueueAdministration(server, surroundings.offsets)
+    windows = SentWindows(server)
+    administration = QueueAdministration(server, surroundings.offsets, windows)
     return QueueHandlers(
         server,
+        SendHandler(server, windows, surroundings.flusher, waiting),
         {
             api.RECEIVE: ReceiveHandler(server, waiting, bytes_max=bytes_max).handle,
             api.SETTLE: SettleHandler(server, waiting, nursery).handle,
@@ -79,5 +84,6 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
             api.PURGE: administration.purge,
             api.SEEK_QUEUE: administration.seek,
             api.REDRIVE: administration.redrive,
+            api.LAST_PURGE: administration.last_purge,
         },
     )

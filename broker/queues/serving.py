@@ -19,16 +19,21 @@ from broker.queues.served import MessageWaiter, ServedPartition
 from broker.slices import SliceReader
 from coordinator.cluster.delta import Key
 from coordinator.cluster_node import ClusterNode
+from wire import api
 from wire.env import Env
 from wire.errors import (
     BrokerError,
+    ConnectionLostError,
+    LeaderNotAvailableError,
     NotLeaderError,
     UnknownQueueError,
     UnknownTopicIdError,
 )
+from wire.queues import LastPurgeRequest
 
 _CLOCK_LOOK_S: Final = 10.0
 """Deadlines are times of day, which may jump: so often the time is looked at, at least."""
+_ANSWER_S: Final = 5.0
 _IDLE_S: Final = 600.0
 """What nobody has asked for so long is forgotten; the journal has it."""
 
@@ -105,6 +110,36 @@ class QueueServer:
         self._used_at.pop(served, None)
         self._used_at[served] = trio.current_time()
         return served
+
+    async def purged_below(self, queue_id: bytes, number: int) -> tuple[int, int | None]:
+        """Return where the last purge of a partition ended, as far as it is committed.
+
+        And the leader epoch of the journal, if it is led here.
+
+        Raises:
+            BrokerError: Nobody serves the partition, or says so.
+        """
+        journal = self.partitions.replica(queue_id, number)
+        if journal is not None and journal.leader is not None:
+            served = self.find(queue_id, number)
+            await served.wait_loaded()
+            below = served.core.purged_below
+            await served.committed()
+            return below, served.journal.epoch
+        known = self._cluster.metadata.state.partition(queue_id, number)
+        if known is None or known.leader is None:
+            raise LeaderNotAvailableError(f"nobody serves partition {number} of the queue now")
+        request = LastPurgeRequest(queue_id, number)
+        try:
+            reply = await self._cluster.peers.ask(
+                known.leader, api.LAST_PURGE, request, timeout_s=_ANSWER_S
+            )
+        except ConnectionLostError as error:
+            raise LeaderNotAvailableError(
+                f"broker {known.leader}, which serves partition {number} of the queue, does not"
+                f" answer: {error}"
+            ) from error
+        return reply.below_offset, None
 
     def receive(self, waiter: MessageWaiter) -> None:
         """Have a receive look for messages, together with all others that came."""

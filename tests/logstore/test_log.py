@@ -203,9 +203,9 @@ def test_a_producer_of_old_records_is_not_forgotten_while_it_writes() -> None:
     opened = new_log()
     opened.append(b"1999", producer=Producer(7, 0, 0), timestamp_ms=5, now_ms=NOW_MS)
 
-    opened.log.expire_producers(now_ms=NOW_MS + SMALL.producer_expiry_ms)
+    opened.log.producers.expire(before_ms=NOW_MS)
     assert opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
-    opened.log.expire_producers(now_ms=NOW_MS + SMALL.producer_expiry_ms + 1)
+    opened.log.producers.expire(before_ms=NOW_MS + 1)
     assert not opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
 
 

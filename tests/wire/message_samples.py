@@ -6,6 +6,8 @@ from wire.errors import ErrorDetail
 from wire.queues import (
     CountMessagesReply,
     CountMessagesRequest,
+    LastPurgeReply,
+    LastPurgeRequest,
     LookReply,
     LookRequest,
     MessageState,
@@ -21,6 +23,8 @@ from wire.queues import (
     Refused,
     SeekRequest,
     SeenRun,
+    SendReply,
+    SendRequest,
     SettleAction,
     Settled,
     Settlement,
@@ -146,4 +150,18 @@ REDRIVE = (
         is_cancelled=True,
     ),
     _DONE,
+)
+SEND = (
+    SendRequest(queue_id=TOPIC_ID, partition=3, timeout_ms=30_000),
+    SendReply(
+        offsets=[1000, 700, None, 1001],
+        duplicates=[1, 2],
+        ack_level=4,
+        timestamp_ms=1_700_000_000_000,
+        throttle_ms=250,
+    ),
+)
+LAST_PURGE = (
+    LastPurgeRequest(queue_id=TOPIC_ID, partition=3),
+    LastPurgeReply(below_offset=700),
 )

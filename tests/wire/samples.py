@@ -389,6 +389,7 @@ EXCHANGES = [
     _exchange(api.DESCRIBE_QUEUES, *queue_samples.DESCRIBE),
     _exchange(api.ALTER_QUEUE, *queue_samples.ALTER),
     _exchange(api.DELETE_QUEUE, *queue_samples.DELETE),
+    _exchange(api.SEND, *message_samples.SEND),
     _exchange(api.RECEIVE, *message_samples.RECEIVE),
     _exchange(api.SETTLE, *message_samples.SETTLE),
     _exchange(api.LOOK, *message_samples.LOOK),
@@ -396,6 +397,7 @@ EXCHANGES = [
     _exchange(api.PURGE, *message_samples.PURGE),
     _exchange(api.SEEK_QUEUE, *message_samples.SEEK),
     _exchange(api.REDRIVE, *message_samples.REDRIVE),
+    _exchange(api.LAST_PURGE, *message_samples.LAST_PURGE),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

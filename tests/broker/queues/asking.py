@@ -11,8 +11,11 @@ from tests.broker.asking import Pending, raise_if, submit
 from tests.broker.world import START_MS
 from tests.broker.world import settle as let_happen
 from wire import api
+from wire.compression import Codec
 from wire.errors import from_wire
 from wire.queues import (
+    DEDUPLICATION_ID_HEADER,
+    SENT_TO_HEADER,
     CountMessagesRequest,
     LookReply,
     LookRequest,
@@ -24,13 +27,21 @@ from wire.queues import (
     ReceiveRequest,
     Run,
     SeekRequest,
+    SendReply,
+    SendRequest,
     SettleAction,
     Settled,
     Settlement,
     SettleReply,
     SettleRequest,
 )
-from wire.record_batch import check_produced, decode_columns, parse_header
+from wire.record_batch import (
+    Columns,
+    decode_columns,
+    encode_batch,
+    has_valid_payload,
+    parse_header,
+)
 from wire.rpc import RpcConnection
 
 
@@ -139,7 +150,7 @@ def _decode(result: PartitionReceived, data: bytes) -> list[Message]:
         header = parse_header(data)
         assert header is not None
         batch, data = data[: header.size], data[header.size :]
-        check_produced(memoryview(bytearray(batch)))
+        assert has_valid_payload(header, batch)
         columns = decode_columns(header, batch, uncompressed_length_max=1 << 24)
         of_batch = columns.values or [None] * columns.record_count
         values |= dict(enumerate(of_batch, header.base_offset))
@@ -223,3 +234,52 @@ async def look(
     """Look at the messages of partition 0."""
     request = LookRequest(queue_id, 0, list(map(int, states)), 0, 1000, bytes_max)
     return await submit(client, api.LOOK, request).reply()
+
+
+def outgoing(
+    queue_id: bytes,
+    *messages: tuple[bytes, str | None],
+    group: bytes | None = b"g",
+    producer_id: int = 0,
+    sequence: int = 0,
+) -> bytearray:
+    """Return a batch of values with deduplication ids, as a client sends it to a FIFO queue."""
+    headers = [
+        (
+            (SENT_TO_HEADER, queue_id),
+            *([] if sent_id is None else [(DEDUPLICATION_ID_HEADER, sent_id.encode())]),
+        )
+        for _, sent_id in messages
+    ]
+    columns = Columns(
+        len(messages),
+        keys=[group] * len(messages),
+        values=[value for value, _ in messages],
+        headers=headers,
+    )
+    return encode_batch(
+        columns,
+        first_timestamp_ms=1,
+        producer_id=producer_id,
+        base_sequence=sequence,
+        codec=Codec.LZ4,
+    )
+
+
+def submit_send(
+    client: RpcConnection,
+    queue_id: bytes,
+    batch: bytes | bytearray,
+    *,
+    partition: int = 0,
+    timeout_ms: int = 60_000,
+) -> Pending[SendReply]:
+    """Send a batch."""
+    return submit(client, api.SEND, SendRequest(queue_id, partition, timeout_ms), batch)
+
+
+async def send(
+    client: RpcConnection, queue_id: bytes, *messages: tuple[bytes, str | None]
+) -> SendReply:
+    """Send values with deduplication ids, and wait until they are committed."""
+    return await submit_send(client, queue_id, outgoing(queue_id, *messages)).reply()

@@ -84,11 +84,11 @@ _append_replicated = PartitionLog.append_replicated
 def _append_without_producers(
     self: PartitionLog, headers: Sequence[BatchHeader], batches: memoryview, *, now_ms: int
 ) -> None:
-    producers, self._producers = self._producers, ProducerStates()
+    producers, self.producers = self.producers, ProducerStates()
     try:
         _append_replicated(self, headers, batches, now_ms=now_ms)
     finally:
-        self._producers = producers
+        self.producers = producers
 
 
 _happening = Happening
