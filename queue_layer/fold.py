@@ -190,10 +190,8 @@ class QueueFold:
                 self._move_failed(entry, now_ms)
             case Retargeted():
                 self.moves.retarget(_target(entry.source), _target(entry.target))
-            case Trimmed(offset=end):
-                self._remove_below(end)
-            case Purged():
-                self._purged(entry)
+            case Trimmed() | Purged():
+                self._removed(entry)
             case Sought():
                 self._sought(entry)
             case RedriveStarted():
@@ -318,9 +316,12 @@ class QueueFold:
         if self.moves.is_next(target, entry.epoch, entry.sequence, entry.count):
             self._change_all(self.moves.give_up(target, entry.count), revive)
 
-    def _purged(self, entry: Purged) -> None:
-        self.purged_below = max(entry.end, self.purged_below)
-        self._remove_below(entry.end)
+    def _removed(self, entry: Trimmed | Purged) -> None:
+        if isinstance(entry, Trimmed):
+            self._remove_below(entry.offset)
+        else:
+            self.purged_below = max(entry.end, self.purged_below)
+            self._remove_below(entry.end)
 
     def _remove_below(self, end: int) -> None:
         start = self.low_water_mark

@@ -45,6 +45,7 @@ ENTRIES: list[entries.AnyEntry] = [
         [entries.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]])],
         entries.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
         [Attempt(b"attempt", 1, ((1000, 10), (1020, 1)), NOW_MS - 2000, NOW_MS + 30_000)],
+        900,
     ),
     entries.SnapshotRuns(
         [("worker-1", "")], [entries.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]

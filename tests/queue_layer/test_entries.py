@@ -8,7 +8,15 @@ import msgpack
 import msgspec
 import pytest
 
-from queue_layer.entries import AnyEntry, Frame, Received, Sought, decode, encode
+from queue_layer.entries import (
+    AnyEntry,
+    Frame,
+    Received,
+    SnapshotBegan,
+    Sought,
+    decode,
+    encode,
+)
 from tests.golden.queue_journal import EXAMPLE, FILE, FRAMES, explained, line
 from wire.errors import WireFormatError
 
@@ -54,6 +62,12 @@ def test_every_entry_has_a_number_of_its_own() -> None:
 def test_an_entry_of_a_newer_version_is_refused() -> None:
     with pytest.raises(WireFormatError, match="no frame of a queue journal"):
         decode(msgpack.packb([1, [[250, 1]]]))
+
+
+def test_a_snapshot_of_an_older_version_knows_of_no_purge() -> None:
+    (began,) = decode(msgpack.packb([1, [[19, 1040, 2, 1, [], None, []]]])).entries
+
+    assert began == SnapshotBegan(1040, 2, 1, [], purged_below=0)
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:

@@ -205,7 +205,7 @@ class _Model:
         self.floor = 0
 
     def key_of(self, each: SentMessage) -> object:
-        told_by = each.fields.get(DEDUPLICATION_ID_HEADER)
+        told_by: object = each.fields.get(DEDUPLICATION_ID_HEADER)
         if told_by is None:
             if not self.rule.is_content_based:
                 return None

@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, fetch_all, produce, submit
+from tests.broker.asking import batch_of, fetch_all, produce, submit
 from tests.broker.queues.asking import (
     create_queue,
     outgoing,
@@ -319,26 +319,3 @@ async def test_more_than_the_queue_takes_is_refused_until_its_time(mock_clock: M
         request = AlterQueueRequest("orders", {}, ["send_rate"])
         await submit(client, api.ALTER_QUEUE, request).reply()
         assert (await submit_send(client, queue, batch_of(b"now")).reply()).throttle_ms == 0
-
-
-async def test_what_was_deleted_from_the_log_is_no_original(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker, is_fifo=True)
-        await send(client, queue, (b"a", "1"))
-        await send(client, queue, (b"b", "2"))
-        await delete_records(client, topic_of(broker), 1)
-
-    world = world.after_crash()
-    async with world.broker(), world.client() as client:
-        assert (await send(client, queue, (b"b", "2"))).offsets == [1]
-
-
-async def test_what_nobody_sends_to_is_forgotten_and_read_again(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, is_fifo=True, deduplication_window_ms="1h")
-        await send(client, queue, (b"a", "1"))
-        await world.pass_time(3 * 3600)
-        await send(client, queue, (b"b", "2"))
-        assert (await send(client, queue, (b"b", "2"))).offsets == [1]
