@@ -65,7 +65,8 @@ def test_an_entry_of_a_newer_version_is_refused() -> None:
 
 
 def test_a_snapshot_of_an_older_version_knows_of_no_purge() -> None:
-    (began,) = decode(msgpack.packb([1, [[19, 1040, 2, 1, [], None, []]]])).entries
+    older: list[object] = [19, 1040, 2, 1, [], None, []]
+    (began,) = decode(msgpack.packb([1, [older]])).entries
 
     assert began == SnapshotBegan(1040, 2, 1, [], purged_below=0)
 
