@@ -56,5 +56,7 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.SEEK_QUEUE,
     api.REDRIVE,
     api.LAST_PURGE,
+    api.DESCRIBE_REDRIVE,
+    api.DESCRIBE_PRODUCER,
 )
 """All that a broker speaks."""

@@ -93,7 +93,8 @@ class Maintenance:
         segments_before = log.segment_count
         log.look_for_room()
         log.roll_if_old(now_ms=now_ms, is_urged=self._env.buggify("roll early"))
-        log.producers.expire(before_ms=now_ms - log.config.producer_expiry_ms)
+        before_ms = now_ms - log.config.producer_expiry_ms
+        log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:
             self._flusher.request(partition)
         removed = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)

@@ -11,6 +11,7 @@ import trio
 
 from broker.data_directory import DataDirectory
 from broker.partition import Partition
+from broker.queues.mover_ids import MoverIds
 from coordinator.catalog import Catalog, Topic
 from coordinator.cluster.delta import Key
 from coordinator.cluster.state import ClusterState
@@ -62,6 +63,10 @@ class Partitions:
         self._files = files
         self._state = state
         self._may_lead = may_lead
+        self.on_lead: Callable[[Partition], None] = lambda _: None
+        """Told of each partition that this broker begins to lead in a leader epoch."""
+        self.movers = MoverIds(lambda: state().catalog)
+        """Producers whose place no log forgets."""
         self._open: dict[Key, Partition] = {}
         self._read_at = -math.inf
         """When somebody last read what is followed here, in seconds of trio's clock."""

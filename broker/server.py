@@ -29,6 +29,7 @@ from broker.handlers.introduction import IntroductionHandler
 from broker.handlers.moves import MovesHandler
 from broker.handlers.offsets import OffsetsHandler
 from broker.handlers.produce import ProduceHandler
+from broker.handlers.producers import ProducersHandler
 from broker.handlers.queue_admin import QueueAdminHandler
 from broker.handlers.raft import RaftHandler
 from broker.handlers.reassignment import ReassignmentHandler
@@ -377,6 +378,7 @@ class Broker:
                     api.DELETE_TOPIC: topics.delete,
                     api.DELETE_RECORDS: topics.delete_records,
                     api.INIT_PRODUCER: session.init_producer,
+                    api.DESCRIBE_PRODUCER: ProducersHandler(partitions).describe,
                     api.LIST_OFFSETS: offsets.list_offsets,
                     api.GROUP_HEARTBEAT: groups.heartbeat,
                     api.FETCH_OFFSETS: groups.fetch_offsets,

@@ -24,6 +24,7 @@ from client.queue_message import (
     rejection,
 )
 from client.queue_receiver import QueueReceiver, ReceiveOrder
+from client.queue_redrive import RedriveReport, report_of
 from client.queue_sending import OutgoingMessage, check_for_kind, record_of
 from client.queue_settler import QueueSettler
 from client.queue_shared import QueueShared
@@ -334,7 +335,8 @@ class Queue:
     ) -> int:
         """Begin to bring back the dead letters of this dead-letter queue; return how many.
 
-        That goes on whatever happens to brokers; `counts` says how far it is (`moved`, `to_move`).
+        That goes on whatever happens to brokers; `redrive_status` says how far it is. The same
+        again, while it runs, changes nothing. Every queue on a topic sees what comes back there.
 
         Args:
             to_topic: Where to; by default each goes where it came from.
@@ -342,7 +344,7 @@ class Queue:
             only_from: Only those that this queue gave up.
 
         Raises:
-            InvalidRequestError: One runs already, or that makes no sense.
+            InvalidRequestError: Another one runs, or that makes no sense.
             UnknownTopicError: There is no such topic.
         """
         destination = None
@@ -351,8 +353,12 @@ class Queue:
         wanted = RedriveRequest(b"", [], destination, messages_per_s, only_from)
         return sum(done.count for done in await self._asker.redrive(wanted))
 
-    async def stop_redrive(self) -> None:
-        """Bring back no more dead letters; those that are not moved yet stay."""
+    async def redrive_status(self) -> RedriveReport:
+        """Return how far the redrive of this dead-letter queue is that runs, or ran last."""
+        return report_of(*await self._asker.redrives())
+
+    async def cancel_redrive(self) -> None:
+        """Bring back no more dead letters; those that are not taken out yet stay."""
         await self._asker.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 

@@ -29,6 +29,7 @@ from wire.queues import (
     RedriveRequest,
     SeekRequest,
 )
+from wire.redrives import DescribeRedriveRequest, RedriveDescription
 from wire.rpc import RpcConnection
 
 Result = TypeVar("Result", bound="PartitionResult")
@@ -117,7 +118,22 @@ class QueueAsker:
             request = replace(wanted, queue_id=queue.queue_id, partitions=partitions)
             return (await self._cluster.ask_once(connection, api.REDRIVE, request)).results
 
-        return await self.of_all(ask, is_repeatable=False)
+        return await self.of_all(ask, is_repeatable=True)
+
+    async def redrives(self) -> tuple[list[RedriveDescription], int]:
+        """Return how far redrives are, and the time at a broker that said so."""
+        now_ms = 0
+
+        async def ask(
+            connection: RpcConnection, queue: QueueDescription, partitions: list[int]
+        ) -> Sequence[RedriveDescription]:
+            nonlocal now_ms
+            request = DescribeRedriveRequest(queue.queue_id, partitions)
+            reply = await self._cluster.ask_once(connection, api.DESCRIBE_REDRIVE, request)
+            now_ms = reply.now_ms
+            return reply.redrives
+
+        return await self.of_all(ask, is_repeatable=True), now_ms
 
     async def of_all(self, ask: Ask[Result], *, is_repeatable: bool) -> list[Result]:
         """Return what brokers say of every partition, in order.

@@ -6,8 +6,8 @@ the last batch).
 """
 
 from collections import deque
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, final
 
 import msgspec
 
@@ -35,6 +35,14 @@ class ProducerSnapshot(msgspec.Struct, frozen=True, array_like=True):
     last_append_ms: int
     """When its last batch was appended, by the broker's clock. Records may be of any age."""
     window: list[AppendedBatch]
+
+
+class ProducerPosition(NamedTuple):
+    """How far a producer is."""
+
+    epoch: int
+    next_sequence: int | None
+    """What follows its last record; `None` when all that was known of it was truncated."""
 
 
 @final
@@ -154,10 +162,22 @@ class ProducerStates:
             while window and window[-1].base_offset >= log_end_offset:
                 window.pop()
 
-    def expire(self, *, before_ms: int) -> None:
-        """Forget producers whose last batch was appended before `before_ms`."""
+    def position(self, producer_id: int) -> ProducerPosition | None:
+        """Return how far a producer is, `None` if nothing is known of it."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return None
+        window = producer.window
+        return ProducerPosition(producer.epoch, window[-1].next_sequence if window else None)
+
+    def expire(self, *, before_ms: int, is_kept: Callable[[int], bool]) -> None:
+        """Forget producers whose last batch was appended before `before_ms`.
+
+        Not those of which `is_kept` returns that they are never to be forgotten.
+        """
         for producer_id in list(self._producers):
-            if self._producers[producer_id].last_append_ms < before_ms:
+            is_old = self._producers[producer_id].last_append_ms < before_ms
+            if is_old and not is_kept(producer_id):
                 del self._producers[producer_id]
 
     def snapshot(self) -> list[ProducerSnapshot]:

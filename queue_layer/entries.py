@@ -6,6 +6,7 @@ meant before; numbers of entries are never used again. An entry that this versio
 an error: without it the state would be a guess.
 """
 
+from enum import IntEnum
 from typing import Annotated, Final, final
 
 import msgspec
@@ -23,6 +24,16 @@ Target = tuple[bytes, int]
 """Topic id and partition to which dead letters go."""
 NO_TARGET: Final[Target] = (b"", 0)
 """Of dead letters that are kept because there is no dead-letter queue."""
+
+
+class Undone(IntEnum):
+    """What a partition of a queue has to do by itself, though nobody asks for it."""
+
+    NOTHING = 0
+    KEPT = 1
+    """Dead letters have no place to go to: it has something to do as soon as there is one."""
+    MOVES = 2
+    """Messages are to be moved, or a redrive runs."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
@@ -184,6 +195,9 @@ class RedriveProgressed(Entry, frozen=True, tag=17):
     """The redrive has looked at all below an offset."""
 
     next_offset: Offset
+    skipped: Count = 0
+    """How many messages it has left where they are: it is not for them, or they have no place to
+    go to."""
 
 
 @final
@@ -224,6 +238,9 @@ class SnapshotMoves(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     """Of the first message."""
     batches: list[list[Run]]
+    redrives: list[int] = []
+    """For each batch the number of the redrive that took it out, 0 for dead letters; empty if they
+    are all 0."""
 
 
 class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
@@ -233,12 +250,17 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
     end: int
     next_offset: int
     to_move: int
-    moved: int
+    taken: int
     started_ms: int
     destination: bytes | None = None
     messages_per_s: int | None = None
     origin_queue: str | None = None
     reason: str = ""
+    number: int = 1
+    moved: int = 0
+    failed: int = 0
+    skipped: int = 0
+    ended_ms: int | None = None
 
 
 @final
@@ -314,6 +336,9 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     now_ms: TimeMs
     """When they were decided, by the queue's time, which never runs backwards."""
     entries: list[AnyEntry]
+    undone: int | None = None
+    """An `Undone`, after these entries; `None` if that is not said. So whoever begins to lead the
+    journal sees by its last frame whether it has to read the others."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -322,6 +347,8 @@ _DECODER: Final = msgspec.msgpack.Decoder(Frame)
 
 def encode(frame: Frame) -> bytes:
     """Return the value of a record."""
+    if frame.undone is None:
+        return _ENCODER.encode((frame.now_ms, frame.entries))
     return _ENCODER.encode(frame)
 
 

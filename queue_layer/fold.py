@@ -39,14 +39,16 @@ from queue_layer.entries import (
     Sought,
     Target,
     Trimmed,
+    Undone,
 )
 from queue_layer.fresh_records import FreshRecords
 from queue_layer.message_runs import MessageRuns
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
 from queue_layer.pending_moves import PendingMoves
-from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redrive import Redrive
 from queue_layer.snapshots import SnapshotReader
 from wire.queues import MessageState, Run
+from wire.redrives import RedriveStatus
 
 Change = Callable[[MessageStatus], MessageStatus | None]
 """What becomes of messages; `None`: they are done."""
@@ -91,6 +93,14 @@ class QueueFold:
     def time_ms(self) -> int:
         """The time here: the largest one that was seen."""
         return self.runs.time_ms
+
+    @property
+    def undone(self) -> Undone:
+        """What is to be done though nobody asks for it."""
+        redrive = self.redrive
+        if redrive is not None and redrive.status is RedriveStatus.RUNNING:
+            return Undone.MOVES
+        return self.moves.undone
 
     # -- what is not decided here: time, and records --------------------------------------------
 
@@ -199,7 +209,7 @@ class QueueFold:
             case Redriven():
                 self._redriven(entry)
             case RedriveProgressed() | RedriveEnded():
-                self._redrive_went_on(entry)
+                self._redrive_went_on(entry, now_ms)
             case SnapshotBegan():
                 self._snapshot = SnapshotReader(entry, now_ms)
             case SnapshotRuns():
@@ -289,11 +299,12 @@ class QueueFold:
         self.moves.add(_target(entry.target), entry.runs)
 
     def _redriven(self, entry: Redriven) -> None:
+        redrive = self.redrive
+        assert redrive is not None, "messages were redriven, and nobody began with that"
         self._take_out(entry.runs, "")
-        self.moves.add(_target(entry.target), entry.runs)
-        if self.redrive is not None:
-            moved = self.redrive.moved + sum(count for _, count in entry.runs)
-            self.redrive = replace(self.redrive, moved=moved)
+        self.moves.add(_target(entry.target), entry.runs, redrive=redrive.number)
+        taken = redrive.taken + sum(count for _, count in entry.runs)
+        self.redrive = replace(redrive, taken=taken)
 
     def _take_out(self, runs: list[Run], reason: str) -> None:
         def die(status: MessageStatus) -> MessageStatus:
@@ -303,8 +314,12 @@ class QueueFold:
 
     def _moved(self, entry: Moved) -> None:
         target = _target(entry.target)
-        if self.moves.is_next(target, entry.epoch, entry.sequence, entry.count):
+        batch = self.moves.next_if(target, entry.epoch, entry.sequence, entry.count)
+        if batch is not None:
             self._change_all(self.moves.pop(target, entry.count), lambda _: None)
+            redrive = self.redrive
+            if redrive is not None and redrive.number == batch.redrive:
+                self.redrive = replace(redrive, moved=redrive.moved + entry.count)
 
     def _move_failed(self, entry: MoveFailed, now_ms: int) -> None:
         target = _target(entry.target)
@@ -313,8 +328,12 @@ class QueueFold:
             visible_at_ms = entry.visible_at_ms or now_ms
             return _with(status, Kind.WAITING, visible_at_ms, reason=entry.reason or status.reason)
 
-        if self.moves.is_next(target, entry.epoch, entry.sequence, entry.count):
+        batch = self.moves.next_if(target, entry.epoch, entry.sequence, entry.count)
+        if batch is not None:
             self._change_all(self.moves.give_up(target, entry.count), revive)
+            redrive = self.redrive
+            if redrive is not None and redrive.number == batch.redrive:
+                self.redrive = replace(redrive, failed=redrive.failed + entry.count)
 
     def _removed(self, entry: Trimmed | Purged) -> None:
         if isinstance(entry, Trimmed):
@@ -346,19 +365,22 @@ class QueueFold:
             next_offset=self.low_water_mark,
             to_move=entry.to_move,
             started_ms=now_ms,
+            number=1 if self.redrive is None else self.redrive.number + 1,
             destination=entry.destination,
             messages_per_s=entry.messages_per_s,
             origin_queue=entry.origin_queue,
         )
 
-    def _redrive_went_on(self, entry: RedriveProgressed | RedriveEnded) -> None:
-        if self.redrive is None:
+    def _redrive_went_on(self, entry: RedriveProgressed | RedriveEnded, now_ms: int) -> None:
+        redrive = self.redrive
+        if redrive is None:
             return
         if isinstance(entry, RedriveProgressed):
-            self.redrive = replace(self.redrive, next_offset=entry.next_offset)
+            skipped = redrive.skipped + entry.skipped
+            self.redrive = replace(redrive, next_offset=entry.next_offset, skipped=skipped)
         else:
             status = RedriveStatus(entry.status)
-            self.redrive = replace(self.redrive, status=status, reason=entry.reason)
+            self.redrive = replace(redrive, status=status, reason=entry.reason, ended_ms=now_ms)
 
     def _snapshot_ended(self, entry: SnapshotEnded) -> None:
         if self._snapshot is None or not self._snapshot.is_complete(entry):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from queue_layer.entries import SnapshotMoves, Target
+from queue_layer.entries import NO_TARGET, SnapshotMoves, Target, Undone
 from wire.queues import Run
 
 
@@ -28,6 +28,8 @@ class MoveBatch:
     sequence: int
     """Of the first message; the others follow."""
     runs: list[Run]
+    redrive: int = 0
+    """Number of the redrive that took them out; 0 for dead letters."""
 
     @property
     def count(self) -> int:
@@ -51,10 +53,20 @@ class DeadLetters:
 
 
 @dataclass(slots=True)
+class _Batch:
+    runs: list[Run]
+    redrive: int
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.runs)
+
+
+@dataclass(slots=True)
 class _Chain:
     epoch: int = 0
     sequence: int = 0
-    batches: deque[list[Run]] = field(default_factory=deque[list[Run]])
+    batches: deque[_Batch] = field(default_factory=deque[_Batch])
 
     def pop(self, count: int) -> list[Run]:
         """Remove the first messages and return them."""
@@ -62,16 +74,16 @@ class _Chain:
         self.sequence += count
         while count:
             assert self.batches, "more messages were moved than were pending"
-            batch = self.batches[0]
-            first, length = batch[0]
+            runs = self.batches[0].runs
+            first, length = runs[0]
             used = min(length, count)
             taken.append((first, used))
             count -= used
             if used < length:
-                batch[0] = (first + used, length - used)
+                runs[0] = (first + used, length - used)
                 continue
-            del batch[0]
-            if not batch:
+            del runs[0]
+            if not runs:
                 self.batches.popleft()
         return taken
 
@@ -81,15 +93,15 @@ class _Chain:
 
     def drop(self, first: int, end: int) -> None:
         """Take out messages in a range of offsets."""
-        kept = deque[list[Run]]()
+        kept = deque[_Batch]()
         is_broken = False
         for batch in self.batches:
             runs: list[Run] = []
-            for start, count in batch:
+            for start, count in batch.runs:
                 runs.extend(_without(start, start + count, first, end))
-            is_broken = is_broken or runs != batch
+            is_broken = is_broken or runs != batch.runs
             if runs:
-                kept.append(runs)
+                kept.append(_Batch(runs, batch.redrive))
         if is_broken:
             self.batches = kept
             self.break_off()
@@ -109,16 +121,37 @@ class PendingMoves:
     def __init__(self, snapshots: list[SnapshotMoves] | None = None) -> None:
         self._chains: dict[Target, _Chain] = {}
         for snapshot in snapshots or []:
-            batches = deque([list(batch) for batch in snapshot.batches])
+            redrives = snapshot.redrives or [0] * len(snapshot.batches)
+            batches = deque(
+                _Batch(list(runs), redrive)
+                for runs, redrive in zip(snapshot.batches, redrives, strict=True)
+            )
             target = (snapshot.target[0], snapshot.target[1])
             self._chains[target] = _Chain(snapshot.epoch, snapshot.sequence, batches)
 
     def snapshot(self) -> list[SnapshotMoves]:
         """Return all that is to be kept."""
         return [
-            SnapshotMoves(target, chain.epoch, chain.sequence, [list(b) for b in chain.batches])
+            SnapshotMoves(
+                target,
+                chain.epoch,
+                chain.sequence,
+                [list(batch.runs) for batch in chain.batches],
+                [batch.redrive for batch in chain.batches],
+            )
             for target, chain in sorted(self._chains.items())
         ]
+
+    @property
+    def undone(self) -> Undone:
+        """Whether something is to be moved, or kept until there is a place for it."""
+        undone = Undone.NOTHING
+        for target, chain in self._chains.items():
+            if chain.batches:
+                if target != NO_TARGET:
+                    return Undone.MOVES
+                undone = Undone.KEPT
+        return undone
 
     def targets(self) -> list[Target]:
         """Return the targets to which something is to be moved, in a fixed order."""
@@ -129,20 +162,40 @@ class PendingMoves:
         chain = self._chains.get(target)
         if chain is None or not chain.batches:
             return None
-        return MoveBatch(target, chain.epoch, chain.sequence, list(chain.batches[0]))
+        batch = chain.batches[0]
+        return MoveBatch(target, chain.epoch, chain.sequence, list(batch.runs), batch.redrive)
 
-    def is_next(self, target: Target, epoch: int, sequence: int, count: int) -> bool:
-        """Return whether this is where the chain of a target is, and so much is in its batch."""
+    def count_of(self, redrive: int) -> int:
+        """Return how many messages wait that one redrive took out."""
+        return sum(
+            batch.count
+            for chain in self._chains.values()
+            for batch in chain.batches
+            if batch.redrive == redrive
+        )
+
+    def has_below(self, end: int) -> bool:
+        """Return whether messages below an offset are to be moved somewhere."""
+        return any(
+            batch.runs[0][0] < end
+            for target, chain in self._chains.items()
+            if target != NO_TARGET
+            for batch in chain.batches
+        )
+
+    def next_if(self, target: Target, epoch: int, sequence: int, count: int) -> MoveBatch | None:
+        """Return what is next if the chain of a target is here, and so much is in its batch."""
         batch = self.next_batch(target)
-        return (
+        is_it = (
             batch is not None
             and (batch.epoch, batch.sequence) == (epoch, sequence)
             and 0 < count <= batch.count
         )
+        return batch if is_it else None
 
-    def add(self, target: Target, runs: list[Run]) -> None:
+    def add(self, target: Target, runs: list[Run], *, redrive: int = 0) -> None:
         """Put messages at the end of a chain, as one batch."""
-        self._chains.setdefault(target, _Chain()).batches.append(list(runs))
+        self._chains.setdefault(target, _Chain()).batches.append(_Batch(list(runs), redrive))
 
     def pop(self, target: Target, count: int) -> list[Run]:
         """Remove the first messages, which are there now, and return them."""

@@ -30,6 +30,7 @@ from queue_layer.delivery_order import MakeOrder, RecordFields
 from queue_layer.entries import (
     NO_TARGET,
     AnyEntry,
+    Expired,
     Frame,
     Moved,
     MoveFailed,
@@ -39,14 +40,14 @@ from queue_layer.entries import (
     SnapshotEnded,
     Sought,
     Target,
-    Trimmed,
+    Undone,
 )
 from queue_layer.fold import QueueFold
 from queue_layer.outcome import Outcome
 from queue_layer.pending_moves import DeadLetters, MoveBatch
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
-from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redrive import Redrive
 from queue_layer.redriving import RedriveCommand
 from queue_layer.snapshots import parts, to_snapshot
 from queue_layer.standard_order import StandardOrder
@@ -60,6 +61,7 @@ from wire.queues import (
     Settled,
     Settlement,
 )
+from wire.redrives import RedriveStatus
 
 
 @final
@@ -235,12 +237,16 @@ class QueuePartition:
     def trim(self, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
         """Decide that what is below the beginning of the log is gone, leased or not.
 
-        No batch of a move may be under way: settle it first, for a pending move of what is gone is
-        given up, and those behind it begin anew.
+        Except messages that are to be moved: they may be at their target already, and nobody knows
+        before whoever moves them has asked there; `lost` is for those. Where there are such, it has
+        to be told of all records below that offset before (`records_came`).
         """
         now_ms = self._fold.advance(now_ms)
-        is_new = log_start_offset > self._fold.low_water_mark
-        return Outcome(now_ms, [Trimmed(log_start_offset)] if is_new else [], None)
+        return Outcome(now_ms, removing.trim(self._fold, log_start_offset), None)
+
+    def has_moves_below(self, offset: int) -> bool:
+        """Return whether messages below an offset are to be moved somewhere."""
+        return self._fold.moves.has_below(offset)
 
     def expire(self, before: int, *, now_ms: int) -> Outcome[None]:
         """Decide that messages below an offset are gone, for they are older than `retention_ms`.
@@ -267,6 +273,11 @@ class QueuePartition:
     def move_targets(self) -> list[Target]:
         """Where something is to be moved to now; `NO_TARGET` is not among them."""
         return [target for target in self._fold.moves.targets() if target != NO_TARGET]
+
+    @property
+    def undone(self) -> Undone:
+        """What is to be done though nobody asks for it; for the frames of the journal."""
+        return self._fold.undone
 
     def next_move(self, target: Target) -> MoveBatch | None:
         """Return the batch to produce to a target next, by the idempotent producer.
@@ -297,8 +308,26 @@ class QueuePartition:
         entry = MoveFailed(batch.target, batch.epoch, batch.sequence, count, reason, visible_at_ms)
         return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
 
+    def lost(self, batch: MoveBatch, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
+        """Decide that the first messages of a batch, which the log has lost, are gone.
+
+        Only when it is certain that the batch is not at the target: what is left of it, and what
+        comes behind it, begins anew.
+        """
+        now_ms = self._fold.advance(now_ms)
+        gone = [
+            (first, min(count, log_start_offset - first))
+            for first, count in batch.runs
+            if first < log_start_offset
+        ]
+        count = sum(count for _, count in gone)
+        failed = MoveFailed(batch.target, batch.epoch, batch.sequence, count, "", 0)
+        entries: list[AnyEntry] = [failed, Expired(gone)]
+        return Outcome(now_ms, entries if self._is_next(batch, count) else [], None)
+
     def _is_next(self, batch: MoveBatch, count: int) -> bool:
-        return self._fold.moves.is_next(batch.target, batch.epoch, batch.sequence, count)
+        moves = self._fold.moves
+        return moves.next_if(batch.target, batch.epoch, batch.sequence, count) is not None
 
     def adopt_kept(self, *, now_ms: int) -> Outcome[None]:
         """Decide that dead letters that were kept for want of a target go to the one there is now.
@@ -332,15 +361,25 @@ class QueuePartition:
         """The redrive that runs, or ran last."""
         return self._fold.redrive
 
+    @property
+    def redriven_on_the_way(self) -> int:
+        """How many messages that redrive took out that are neither at their target nor back."""
+        redrive = self._fold.redrive
+        return 0 if redrive is None else self._fold.moves.count_of(redrive.number)
+
     def start_redrive(self, command: RedriveCommand, *, now_ms: int) -> Outcome[int]:
         """Decide that the messages that are visible now are moved; the reply says how many.
 
+        The same again, while it runs, changes nothing: an answer may have been lost.
+
         Raises:
-            InvalidRequestError: A redrive is running.
+            InvalidRequestError: Another redrive is running.
         """
         now_ms = self._fold.advance(now_ms)
         to_move = self.counts()[MessageState.VISIBLE]
-        return Outcome(now_ms, redriving.start(self._fold, command, to_move), to_move)
+        entries = redriving.start(self._fold, command, to_move)
+        running = redriving.running(self._fold)
+        return Outcome(now_ms, entries, to_move if running is None else running.to_move)
 
     def redrive_candidates(self, max_messages: int) -> tuple[list[Run], int]:
         """Return the next messages of a redrive, and below which offset that is all of them.
@@ -350,14 +389,21 @@ class QueuePartition:
         return redriving.candidates(self._fold, max_messages)
 
     def redrive_progressed(
-        self, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, now_ms: int
+        self,
+        moves: Sequence[tuple[Target, list[Run]]],
+        next_offset: int,
+        *,
+        skipped: int = 0,
+        now_ms: int,
     ) -> Outcome[None]:
         """Decide that some of the candidates go to targets, and that all below an offset is seen.
 
-        They are dead letters then, with moves that are pending. At its end the redrive ends.
+        They are dead letters then, with moves that are pending; `skipped` others stay. At its end
+        the redrive ends.
         """
         now_ms = self._fold.advance(now_ms)
-        return Outcome(now_ms, redriving.progress(self._fold, moves, next_offset), None)
+        entries = redriving.progress(self._fold, moves, next_offset, skipped)
+        return Outcome(now_ms, entries, None)
 
     def end_redrive(self, status: RedriveStatus, reason: str = "", *, now_ms: int) -> Outcome[None]:
         """Decide that the redrive, if one runs, is cancelled or failed; the rest stays."""
@@ -421,4 +467,4 @@ class QueuePartition:
         )
         runs = parts(fold.runs, now_ms=now_ms, next_lease_id=fold.next_lease_id)
         entries: list[AnyEntry] = [began, *runs, SnapshotEnded(len(fold.runs))]
-        return [Frame(now_ms, [entry]) for entry in entries]
+        return [Frame(now_ms, [entry], fold.undone) for entry in entries]

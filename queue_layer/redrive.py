@@ -4,18 +4,9 @@ Pure: declarations.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import final
 
-
-class RedriveStatus(IntEnum):
-    """How far a redrive is."""
-
-    RUNNING = 0
-    COMPLETED = 1
-    CANCELLED = 2
-    """What was already taken out is moved nevertheless."""
-    FAILED = 3
+from wire.redrives import RedriveStatus
 
 
 @final
@@ -30,9 +21,19 @@ class Redrive:
     to_move: int
     """How many messages there were when it began, filtered or not."""
     started_ms: int
-    moved: int = 0
+    number: int = 1
+    """Of all redrives of this partition, from 1 on."""
+    taken: int = 0
     """How many it has taken out of the queue."""
+    moved: int = 0
+    """How many of those are where they were to go."""
+    failed: int = 0
+    """How many of those could not be moved, and are visible again."""
+    skipped: int = 0
+    """How many it has looked at and left: it is not for them, or they have no place to go to."""
     status: RedriveStatus = RedriveStatus.RUNNING
+    ended_ms: int | None = None
+    """When all was looked at, or it was cancelled; `None` while it runs."""
     destination: bytes | None = None
     """Topic id; `None` for where each message came from."""
     messages_per_s: int | None = None
@@ -40,3 +41,10 @@ class Redrive:
     """Only messages from this queue."""
     reason: str = ""
     """Why it failed or was cancelled."""
+
+    @property
+    def left(self) -> int:
+        """How many it has not looked at; others may have received some of them meanwhile."""
+        if self.status is RedriveStatus.COMPLETED:
+            return 0
+        return max(0, self.to_move - self.taken - self.skipped)

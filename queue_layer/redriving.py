@@ -19,9 +19,10 @@ from queue_layer.entries import (
 from queue_layer.fold import QueueFold
 from queue_layer.looking import look
 from queue_layer.receiving import deferred, joined, move_batches
-from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redrive import Redrive
 from wire.errors import InvalidRequestError
 from wire.queues import MessageState, Run
+from wire.redrives import RedriveStatus
 
 
 @final
@@ -37,13 +38,20 @@ class RedriveCommand:
 
 
 def start(fold: QueueFold, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
-    """Return what to write about a new redrive.
+    """Return what to write about a new redrive; nothing if just this one is running.
 
     Raises:
-        InvalidRequestError: One is running.
+        InvalidRequestError: Another one is running.
     """
-    if running(fold) is not None:
-        raise InvalidRequestError("a redrive of this queue is running; cancel it or wait")
+    redrive = running(fold)
+    if redrive is not None:
+        if (redrive.destination, redrive.messages_per_s, redrive.origin_queue) == (
+            command.destination,
+            command.messages_per_s,
+            command.origin_queue,
+        ):
+            return []
+        raise InvalidRequestError("another redrive of this queue is running; cancel it or wait")
     return [
         RedriveStarted(
             fold.fresh.end,
@@ -78,7 +86,7 @@ def candidates(fold: QueueFold, max_messages: int) -> tuple[list[Run], int]:
 
 
 def progress(
-    fold: QueueFold, moves: Sequence[tuple[Target, list[Run]]], next_offset: int
+    fold: QueueFold, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, skipped: int
 ) -> list[AnyEntry]:
     """Return what to write when all below an offset was looked at, and some is to be moved.
 
@@ -93,7 +101,7 @@ def progress(
     for target, runs in visible:
         entries.extend(Redriven(batch, target) for batch in move_batches(runs))
     if next_offset > redrive.next_offset:
-        entries.append(RedriveProgressed(min(next_offset, redrive.end)))
+        entries.append(RedriveProgressed(min(next_offset, redrive.end), skipped))
     if next_offset >= redrive.end:
         entries.append(RedriveEnded(RedriveStatus.COMPLETED))
     return entries

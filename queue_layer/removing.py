@@ -3,7 +3,7 @@
 Pure: no clock, no I/O.
 """
 
-from queue_layer.entries import AnyEntry, Deleted, Expired
+from queue_layer.entries import AnyEntry, Deleted, Expired, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.receiving import deferred, joined
@@ -58,6 +58,22 @@ def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:
     if at < before:
         expired.append((at, before - at))
     return _without(fold, joined(expired), Expired)
+
+
+def trim(fold: QueueFold, log_start_offset: int) -> list[AnyEntry]:
+    """Return what to write about messages that the log has lost, but for those to be moved."""
+    if log_start_offset <= fold.low_water_mark:
+        return []
+    if not fold.moves.has_below(log_start_offset):
+        return [Trimmed(log_start_offset)]
+    gone = [
+        (first, end - first)
+        for first, end, status in fold.runs.pieces(fold.low_water_mark, log_start_offset)
+        if status.kind is not Kind.DEAD
+    ]
+    if fold.cursor < log_start_offset:
+        gone.append((fold.cursor, log_start_offset - fold.cursor))
+    return _without(fold, joined(gone), Expired)
 
 
 def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool:

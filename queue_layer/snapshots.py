@@ -16,7 +16,8 @@ from queue_layer.entries import (
 )
 from queue_layer.message_runs import Piece
 from queue_layer.message_status import Kind, MessageStatus
-from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redrive import Redrive
+from wire.redrives import RedriveStatus
 
 RUNS_PER_PART: Final = 5_000
 """At some 40 bytes each, a part is far below the limit of a record."""
@@ -72,12 +73,17 @@ def to_snapshot(redrive: Redrive | None) -> SnapshotRedrive | None:
         redrive.end,
         redrive.next_offset,
         redrive.to_move,
-        redrive.moved,
+        redrive.taken,
         redrive.started_ms,
         redrive.destination,
         redrive.messages_per_s,
         redrive.origin_queue,
         redrive.reason,
+        redrive.number,
+        redrive.moved,
+        redrive.failed,
+        redrive.skipped,
+        redrive.ended_ms,
     )
 
 
@@ -120,14 +126,19 @@ class SnapshotReader:
         if kept is None:
             return None
         return Redrive(
-            kept.end,
-            kept.next_offset,
-            kept.to_move,
-            kept.started_ms,
-            kept.moved,
-            RedriveStatus(kept.status),
-            kept.destination,
-            kept.messages_per_s,
-            kept.origin_queue,
-            kept.reason,
+            end=kept.end,
+            next_offset=kept.next_offset,
+            to_move=kept.to_move,
+            started_ms=kept.started_ms,
+            number=kept.number,
+            taken=kept.taken,
+            moved=kept.moved,
+            failed=kept.failed,
+            skipped=kept.skipped,
+            status=RedriveStatus(kept.status),
+            ended_ms=kept.ended_ms,
+            destination=kept.destination,
+            messages_per_s=kept.messages_per_s,
+            origin_queue=kept.origin_queue,
+            reason=kept.reason,
         )

@@ -10,6 +10,7 @@ from client.queue import Queue as TrioQueue
 from client.queue_looking import SeenMessage
 from client.queue_message import Message as TrioMessage
 from client.queue_message import Origin
+from client.queue_redrive import RedriveReport
 from client.queue_sending import OutgoingMessage
 from client.queue_worker import QueueWorker as TrioQueueWorker
 from client.queue_worker import WorkerSettings, WorkerStatistics
@@ -280,9 +281,13 @@ class Queue:
             )
         )
 
-    def stop_redrive(self) -> None:
-        """Bring back no more dead letters; see `tidelog.Queue.stop_redrive`."""
-        self._thread.call(self._queue.stop_redrive)
+    def redrive_status(self) -> RedriveReport:
+        """Return how far the redrive is; see `tidelog.Queue.redrive_status`."""
+        return self._thread.call(self._queue.redrive_status)
+
+    def cancel_redrive(self) -> None:
+        """Bring back no more dead letters; see `tidelog.Queue.cancel_redrive`."""
+        self._thread.call(self._queue.cancel_redrive)
 
 
 @final

@@ -20,6 +20,7 @@ from client.producer import Producer, ProducerStatistics
 from client.queue import Queue
 from client.queue_looking import SeenMessage
 from client.queue_message import Message, Origin
+from client.queue_redrive import RedriveReport
 from client.queue_sending import OutgoingMessage
 from client.queue_worker import QueueWorker, WorkerConfig, WorkerStatistics
 from client.receipt import RangeReceipt, Receipt
@@ -88,6 +89,7 @@ from wire.produce import AckLevel
 from wire.queue_admin import QueueDescription, QueuePartitionDescription
 from wire.queues import MessageState, QueueCounts
 from wire.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
+from wire.redrives import RedriveStatus
 from wire.topics import PartitionDescription, TopicDescription
 
 __all__ = [
@@ -166,6 +168,8 @@ __all__ = [
     "RecordBatch",
     "RecordIterator",
     "RecordTooLargeError",
+    "RedriveReport",
+    "RedriveStatus",
     "ReplicaProgress",
     "RequestTimedOutError",
     "RetriableError",

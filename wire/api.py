@@ -22,6 +22,7 @@ from wire import (
     queue_admin,
     queues,
     reassignment,
+    redrives,
     replication,
     session,
     topics,
@@ -88,6 +89,8 @@ class ApiKey(IntEnum):
     SEEK_QUEUE = 50
     REDRIVE = 51
     LAST_PURGE = 52
+    DESCRIBE_REDRIVE = 54
+    DESCRIBE_PRODUCER = 55
 
 
 @final
@@ -256,6 +259,12 @@ PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
 REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
 LAST_PURGE = Api(ApiKey.LAST_PURGE, queues.LastPurgeRequest, queues.LastPurgeReply)
+DESCRIBE_REDRIVE = Api(
+    ApiKey.DESCRIBE_REDRIVE, redrives.DescribeRedriveRequest, redrives.DescribeRedriveReply
+)
+DESCRIBE_PRODUCER = Api(
+    ApiKey.DESCRIBE_PRODUCER, produce.DescribeProducerRequest, produce.DescribeProducerReply
+)
 
 AnyApi = Api[object, object]
 

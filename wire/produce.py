@@ -87,3 +87,20 @@ class ProduceReply(msgspec.Struct, frozen=True, array_like=True):
     """The results, in the order of the request."""
 
     results: list[PartitionAppended]
+
+
+class DescribeProducerRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask the leader of a partition how far an idempotent producer is there."""
+
+    topic_id: bytes
+    partition: int
+    producer_id: ProducerId
+
+
+class DescribeProducerReply(msgspec.Struct, frozen=True, array_like=True):
+    """How far the producer is, as far as it is committed."""
+
+    producer_epoch: ProducerEpoch | None
+    """The newest one; nil if the partition knows nothing of the producer."""
+    next_sequence: int | None
+    """What follows its last record; nil if no record of that epoch is known."""

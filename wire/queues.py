@@ -253,9 +253,6 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     """Nothing below it is left (low-water mark)."""
     oldest_timestamp_ms: int | None = None
     """Of the oldest message that is left."""
-    moved: int = 0
-    """By the redrive that runs or ran last."""
-    to_move: int = 0
     error: ErrorDetail | None = None
 
 

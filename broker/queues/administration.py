@@ -7,7 +7,6 @@ from broker.handlers.offsets import OffsetsHandler
 from broker.queues.sent_windows import SentWindows
 from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
-from queue_layer.redrive import RedriveStatus
 from queue_layer.redriving import RedriveCommand
 from wire.errors import (
     BrokerError,
@@ -26,6 +25,12 @@ from wire.queues import (
     QueuePartitionDone,
     RedriveRequest,
     SeekRequest,
+)
+from wire.redrives import (
+    DescribeRedriveReply,
+    DescribeRedriveRequest,
+    RedriveDescription,
+    RedriveStatus,
 )
 
 
@@ -62,7 +67,6 @@ class QueueAdministration:
         oldest_ms = None
         if visible or leased or delayed or dead:
             oldest_ms = await self._offsets.time_at(served.records.partition(), low_water_mark)
-        redrive = core.redrive
         return QueueCounts(
             served.number,
             visible,
@@ -71,8 +75,6 @@ class QueueAdministration:
             dead,
             low_water_mark,
             oldest_ms,
-            0 if redrive is None else redrive.moved,
-            0 if redrive is None else redrive.to_move,
         )
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:
@@ -127,9 +129,23 @@ class QueueAdministration:
             if not request.is_cancelled:
                 return served.decide(core.start_redrive(command, now_ms=now_ms))
             served.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
-            return 0 if core.redrive is None else core.redrive.moved
+            return 0 if core.redrive is None else core.redrive.taken
 
         return await self._do(request.queue_id, request.partitions, redrive)
+
+    async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
+        """Say how far redrives are."""
+        redrives: list[RedriveDescription] = []
+        for number in request.partitions:
+            try:
+                served = self._server.find(request.queue_id, number)
+                await served.wait_loaded()
+                redrives.append(_described(served))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                redrives.append(RedriveDescription(number, error=error.to_wire()))
+        return DescribeRedriveReply(redrives, self._server.env.clock.now_ms())
 
     async def _do(
         self,
@@ -150,3 +166,25 @@ class QueueAdministration:
             except BrokerError as error:
                 results.append(QueuePartitionDone(number, error=error.to_wire()))
         return QueueDoneReply(results)
+
+
+def _described(served: ServedPartition) -> RedriveDescription:
+    redrive = served.core.redrive
+    if redrive is None:
+        return RedriveDescription(served.number)
+    return RedriveDescription(
+        served.number,
+        redrive.status,
+        redrive.started_ms,
+        redrive.ended_ms,
+        redrive.to_move,
+        redrive.moved,
+        served.core.redriven_on_the_way,
+        redrive.left,
+        redrive.skipped,
+        redrive.failed,
+        redrive.destination,
+        redrive.messages_per_s,
+        redrive.origin_queue,
+        redrive.reason,
+    )

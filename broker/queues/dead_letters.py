@@ -74,6 +74,11 @@ def producer_id_of(queue_id: bytes, partition: int) -> int:
     return _PRODUCER_IDS_FROM | int.from_bytes(drawn, "little") >> 2
 
 
+def may_be_mover(producer_id: int) -> bool:
+    """Return whether it may be an identity under which messages of queues are moved."""
+    return producer_id >= _PRODUCER_IDS_FROM
+
+
 def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iterator[Record]:
     """Yield those records of a batch that have one of these offsets.
 

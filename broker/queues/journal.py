@@ -16,7 +16,7 @@ from broker.slices import SliceReader
 from isr.leader import PartitionLeader
 from logstore.scan import walk_headers
 from logstore.slice import LogSlice
-from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, decode, encode
+from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, Undone, decode, encode
 from queue_layer.snapshots import is_snapshot_due
 from wire.env import Env
 from wire.errors import (
@@ -95,8 +95,12 @@ class Journal:
             BrokerError: It is not led here any more, or cannot be read.
             WireFormatError: A newer version wrote it.
         """
+        return await self._read(reader, self.partition.log.log_start_offset, apply)
+
+    async def _read(self, reader: SliceReader, offset: int, apply: Callable[[Frame], None]) -> bool:
+        """Apply all frames from an offset on; return whether there were any."""
         log = self.partition.log
-        offset, end = log.log_start_offset, log.log_end_offset
+        end = log.log_end_offset
         found = False
         while offset < end:
             _ = self.leader
@@ -150,9 +154,21 @@ class Journal:
         """Whether something is to be appended, or somebody waits for that."""
         return bool(self._staged or self._on_appended or self._on_committed)
 
-    def stage(self, frame: Frame) -> None:
-        """Have a frame appended by the next `flush`."""
-        self._staged.append(encode(frame))
+    def stage(self, frame: Frame, undone: Undone) -> None:
+        """Have a frame appended by the next `flush`; after it, so much is left to do."""
+        self._staged.append(encode(Frame(frame.now_ms, frame.entries, undone)))
+
+    async def read_last(self, reader: SliceReader) -> Frame | None:
+        """Return the last frame, `None` if there is none.
+
+        Raises:
+            BrokerError: It is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it.
+        """
+        frames: list[Frame] = []
+        end = self.partition.log.log_end_offset
+        await self._read(reader, max(end - 1, self.partition.log.log_start_offset), frames.append)
+        return frames[-1] if frames else None
 
     def when_appended(self, waiter: AckWaiter, index: int) -> None:
         """Tell `waiter` when all that is staged is in the log here."""

@@ -2,8 +2,10 @@
 
 Shell: owns a task for each target to which a partition of a queue has something to move. A message
 is moved when the decision that it is dead is committed, and gone here when its batch is committed
-there. Whoever takes over in between repeats the batch under the same sequence, and is told that it
-is there.
+there. Whoever does not know what became of a batch, because he has just taken over or had no
+answer, asks the target how far this producer is there; no log forgets that as long as the queue is
+there (`broker.queues.mover_ids`). If the batch is not there he repeats it under the same sequence,
+so that it is appended once even if the first one was only late.
 """
 
 from typing import Final, final
@@ -50,6 +52,8 @@ class Mover:
         self._producer = producer
         self._served = served
         self._under_way: set[Target] = set()
+        self._known: set[Target] = set()
+        """Targets at which nothing is of which the journal does not say that it is there."""
         self._redriver = Redriver(nursery, producer, served)
 
     @property
@@ -74,7 +78,10 @@ class Mover:
                 if batch is None:
                     return
                 try:
-                    await self._move(batch)
+                    if target in self._known:
+                        await self._move(batch)
+                    else:
+                        await self._ask(batch)
                     delay_s = _RETRY_MIN_S
                 except (BrokerError, ConnectionLostError, WireFormatError) as error:
                     self._tell(batch, error)
@@ -93,26 +100,54 @@ class Mover:
             reason=str(error),
         )
 
-    async def _move(self, batch: MoveBatch) -> None:
-        """Move the first messages of a batch.
+    async def _ask(self, batch: MoveBatch) -> None:
+        """Learn how much of a batch, the first one of its target, is there.
 
         Raises:
-            BrokerError: They are not moved, or nobody knows: the same is to be tried again.
+            BrokerError: Nobody knows at the moment.
+            ConnectionLostError: The same.
+        """
+        served = self._served
+        try:
+            found = await self._producer.progress(batch.target, self._producer_id)
+        except UnknownTopicError as error:
+            self._fail(batch, batch.count, str(error))
+            return
+        served.require()
+        self._known.add(batch.target)
+        if found.producer_epoch == batch.epoch and found.next_sequence is not None:
+            count = min(found.next_sequence - batch.sequence, batch.count)
+            if count > 0:
+                served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+
+    async def _move(self, batch: MoveBatch) -> None:
+        """Move the first messages of a batch, which is not at its target.
+
+        Raises:
+            BrokerError: They are not moved, or nobody knows: ask, and try the same again.
             ConnectionLostError: Nobody knows.
             WireFormatError: The records cannot be read.
         """
         served = self._served
         # What is not committed may come to nothing, and then the message stays where it is.
         await served.committed()
-        if served.records.partition().log.log_start_offset > batch.runs[0][0]:
-            served.trim()
+        log_start_offset = served.records.partition().log.log_start_offset
+        if log_start_offset > batch.runs[0][0]:
+            served.require()
+            served.decide(served.core.lost(batch, log_start_offset, now_ms=served.now_ms()))
             return
         records = await self._read(batch)
         records = records[: fitting(records)]
+        self._known.discard(batch.target)
         count = await self._produce(batch, records)
+        self._known.add(batch.target)
         served.require()
         if count:
             served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+
+    @property
+    def _producer_id(self) -> int:
+        return producer_id_of(self._served.facts.queue_id, self._served.number)
 
     async def _produce(self, batch: MoveBatch, records: list[Record]) -> int:
         """Return how many of the first records are at the target now, as far as it is known.
@@ -122,14 +157,14 @@ class Mover:
         """
         encoded = batch_of(
             records,
-            producer_id=producer_id_of(self._served.facts.queue_id, self._served.number),
+            producer_id=self._producer_id,
             producer_epoch=batch.epoch,
             base_sequence=batch.sequence,
         )
         try:
             await self._producer.produce(batch.target, encoded)
         except DuplicateSequenceError:
-            # Longer ago than the target remembers batches: at least the first one is there.
+            # Longer ago than the target remembers, or cut elsewhere: the first one is there.
             return 1
         except UnknownTopicError as error:
             self._fail(batch, batch.count, str(error))
@@ -162,7 +197,7 @@ class Mover:
 
     def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
         served = self._served
-        if batch.target != served.core.config.dead_letter_target:
+        if batch.redrive:
             return [as_it_was(record) for record in records]
         facts = served.facts
         topic = self._producer.topic_name(facts.source_id)

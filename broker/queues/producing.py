@@ -8,7 +8,13 @@ from queue_layer.entries import Target
 from wire import api
 from wire.env import BytesLike
 from wire.errors import LeaderNotAvailableError, UnknownTopicError, from_wire
-from wire.produce import Acks, PartitionBatch, ProduceRequest
+from wire.produce import (
+    Acks,
+    DescribeProducerReply,
+    DescribeProducerRequest,
+    PartitionBatch,
+    ProduceRequest,
+)
 
 _TIMEOUT_MS: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 15.0
@@ -46,15 +52,9 @@ class TopicProducer:
             BrokerError: It was refused, or nobody knows.
             ConnectionLostError: Nobody knows.
         """
-        state = self._cluster.metadata.state
-        if state.catalog.was_deleted(target[0]):
-            raise UnknownTopicError("the topic was deleted")
-        known = state.partition(*target)
-        if known is None or known.leader is None:
-            raise LeaderNotAvailableError(f"nobody leads partition {target[1]} at the moment")
         request = ProduceRequest(Acks.ALL, _TIMEOUT_MS, [PartitionBatch(*target, len(batch))])
         reply = await self._cluster.peers.ask(
-            known.leader,
+            self._leader(target),
             api.PRODUCE,
             request,
             timeout_s=_ANSWER_TIMEOUT_S,
@@ -63,3 +63,27 @@ class TopicProducer:
         error = reply.results[0].error
         if error is not None:
             raise from_wire(error)
+
+    async def progress(self, target: Target, producer_id: int) -> DescribeProducerReply:
+        """Return how far a producer is at a target: what is committed there.
+
+        Raises:
+            UnknownTopicError: The topic was deleted.
+            BrokerError: Nobody knows at the moment.
+            ConnectionLostError: The same.
+        """
+        return await self._cluster.peers.ask(
+            self._leader(target),
+            api.DESCRIBE_PRODUCER,
+            DescribeProducerRequest(*target, producer_id),
+            timeout_s=_ANSWER_TIMEOUT_S,
+        )
+
+    def _leader(self, target: Target) -> int:
+        state = self._cluster.metadata.state
+        if state.catalog.was_deleted(target[0]):
+            raise UnknownTopicError("the topic was deleted")
+        known = state.partition(*target)
+        if known is None or known.leader is None:
+            raise LeaderNotAvailableError(f"nobody leads partition {target[1]} at the moment")
+        return known.leader

@@ -12,7 +12,7 @@ from broker.queues.dead_letters import Record
 from broker.queues.producing import TopicProducer
 from broker.queues.served import ServedPartition
 from queue_layer.entries import Target
-from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redrive import Redrive
 from wire.errors import BrokerError, WireFormatError
 from wire.queues import (
     ORIGIN_PARTITION_HEADER,
@@ -20,6 +20,7 @@ from wire.queues import (
     ORIGIN_TOPIC_HEADER,
     Run,
 )
+from wire.redrives import RedriveStatus
 
 _AT_ONCE: Final = 100
 _RETRY_S: Final = 1.0
@@ -86,19 +87,23 @@ class Redriver:
         runs, next_offset = served.core.redrive_candidates(at_once)
         offsets = [offset for first, count in runs for offset in range(first, first + count)]
         moves: dict[Target, list[Run]] = {}
-        count = 0
+        count = skipped = 0
         for record in await served.reading.records(runs):
             target = self._target(record, redrive)
             if target is not None:
                 moves.setdefault(target, []).append((record.offset, 1))
                 count += 1
+            else:
+                skipped += 1
             offsets.remove(record.offset)
         if offsets and offsets[0] < next_offset:
             # No room for more at once: go on there.
             next_offset = offsets[0]
         served.require()
         served.decide(
-            served.core.redrive_progressed(list(moves.items()), next_offset, now_ms=served.now_ms())
+            served.core.redrive_progressed(
+                list(moves.items()), next_offset, skipped=skipped, now_ms=served.now_ms()
+            )
         )
         await served.committed()
         return count

@@ -16,6 +16,7 @@ from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
 from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
 from broker.queues.moving import Moving
+from broker.queues.outdated import OutdatedMessages
 from broker.queues.reading import RecordReading
 from broker.queues.records import Gathered, Reading, SourceRecords
 from broker.queues.taken import Nothing, Taken
@@ -40,7 +41,6 @@ from wire.queues import PartitionReceived
 Result = TypeVar("Result")
 Reply = TypeVar("Reply")
 
-_EXPIRE_EVERY_MS: Final = 60_000
 _MORE_RECORDS: Final = 20_000
 """Are looked at when there was nothing to hand out among those that are known."""
 
@@ -137,7 +137,9 @@ class ServedPartition:
         self.reading = RecordReading(self.records, surroundings.reader)
         self._surroundings = surroundings
         self._mover = surroundings.mover_of(self)
-        self._expire_at_ms = 0
+        self._outdated = OutdatedMessages(
+            self.core, self.records, self.reading, surroundings.offsets
+        )
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
@@ -163,6 +165,7 @@ class ServedPartition:
                 start = self.facts.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
             self.core.serve(self.now_ms())
+            self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
             self.drop(UnexpectedServerError(f"the journal cannot be understood: {error}"))
         except BrokerError as error:
@@ -273,8 +276,7 @@ class ServedPartition:
         facts = self._surroundings.facts(self.facts.queue_id)
         if not facts.is_same(self.facts):
             self._configure(facts)
-        if not self._mover.is_moving:
-            self.trim()
+        self.trim()
 
     def _configure(self, facts: QueueFacts) -> None:
         """Let other settings be in force from now on."""
@@ -298,7 +300,7 @@ class ServedPartition:
                 # A defect: what is known here may be anything.
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
                 raise
-            self.journal.stage(frame)
+            self.journal.stage(frame, self.core.undone)
         self.touch()
         return outcome.reply
 
@@ -335,10 +337,10 @@ class ServedPartition:
         self._surroundings.env.probe(event, severity=severity, **fields)
 
     def trim(self) -> None:
-        """Let go of what the log has lost; no batch of a move may be under way."""
-        start = self.records.partition().log.log_start_offset
-        if start > self.core.low_water_mark:
-            self.decide(self.core.trim(start, now_ms=self.now_ms()))
+        """Let go of what the log has lost."""
+        outcome = self._outdated.trim(self.now_ms())
+        if outcome is not None:
+            self.decide(outcome)
 
     # -- receiving ------------------------------------------------------------------------------
 
@@ -355,7 +357,7 @@ class ServedPartition:
         if not self.is_loaded or self._is_reading:
             return Nothing.NOT_KNOWN_YET
         self.require()
-        if self.now_ms() >= self._expire_at_ms:
+        if self._outdated.is_expiry_due(self.now_ms()):
             self._is_reading = True
             self._surroundings.nursery.start_soon(self._expire)
             return Nothing.NOT_KNOWN_YET
@@ -427,18 +429,9 @@ class ServedPartition:
 
     async def _expire(self) -> None:
         """Do away with what is too old, as far as the log can tell."""
-        now_ms = self.now_ms()
-        self._expire_at_ms = now_ms + _EXPIRE_EVERY_MS
         try:
-            source = self.records.partition()
-            oldest_ms = now_ms - self.core.config.retention_ms
-            found = None
-            if oldest_ms > 0:
-                found = await self._surroundings.offsets.find_time(source, oldest_ms)
-            if found is not None:
-                before = source.high_watermark if found.offset is None else found.offset
-                feed = self.reading.feed(self.core, lambda: self.core.records_from >= before)
-                await self.reading.drive(feed)
+            before = await self._outdated.too_old_below(self.now_ms())
+            if before is not None:
                 self.require()
                 self.decide(self.core.expire(before, now_ms=self.now_ms()))
         except BrokerError as error:

@@ -15,9 +15,10 @@ from broker.partitions import Partitions
 from broker.queues.facts import QueueFacts, facts_of
 from broker.queues.mover import Mover
 from broker.queues.producing import TopicProducer
+from broker.queues.resuming import Resumer
 from broker.queues.served import MessageWaiter, ServedPartition
 from broker.slices import SliceReader
-from coordinator.cluster.delta import Key
+from coordinator.cluster.delta import Delta, Key
 from coordinator.cluster_node import ClusterNode
 from wire import api
 from wire.env import Env
@@ -68,6 +69,11 @@ class QueueServer:
         self._used_at: dict[ServedPartition, float] = {}
         """When each was asked for last, the longest ago first; seconds of trio's clock."""
         self._has_work = trio.Event()
+        self.resumer = Resumer(self)
+        for partition in partitions.all():
+            self.resumer.look_at(partition)
+        partitions.on_lead = self.resumer.look_at
+        cluster.metadata.subscribe(self._heard)
 
     def __len__(self) -> int:
         """Return how many partitions are loaded, or being loaded."""
@@ -141,6 +147,11 @@ class QueueServer:
             ) from error
         return reply.below_offset, None
 
+    def loaded(self, queue_id: bytes, number: int) -> ServedPartition | None:
+        """Return a partition of a queue if it is in memory."""
+        served = self._served.get((queue_id, number))
+        return served if served is not None and served.journal.is_led else None
+
     def receive(self, waiter: MessageWaiter) -> None:
         """Have a receive look for messages, together with all others that came."""
         self._came.append(waiter)
@@ -174,9 +185,26 @@ class QueueServer:
             del self._served[served.key]
         self._used_at.pop(served, None)
         self._deadlines.discard(served)
+        if served.journal.is_led:
+            # Something has failed: what it had to do goes on when it is loaded again.
+            self.resumer.look_later(served.journal.partition)
+
+    def _heard(self, delta: Delta) -> None:
+        for topic_id in delta.altered_topics:
+            topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+            count = 0 if topic is None or topic.queue is None else topic.partition_count
+            for number in range(count):
+                partition = self.partitions.replica(topic_id, number)
+                if partition is not None:
+                    self.resumer.look_at(partition)
 
     async def run(self) -> None:
         """Attend to what happens, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.resumer.run)
+            await self._attend_to_all()
+
+    async def _attend_to_all(self) -> None:
         while True:
             deadline = self._deadlines.next_deadline
             with trio.move_on_at(deadline if deadline is not None else float("inf")):

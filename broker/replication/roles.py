@@ -109,6 +109,7 @@ class Roles:
                 now_ms=now_ms(),
             )
             partition.lead(known.leader_epoch, followers)
+            self._surroundings.partitions.on_lead(partition)
         if len(replicas.assigned_replicas) > 1:
             partition.watchers[self._in_sync] = None
             self._in_sync.changed(partition)

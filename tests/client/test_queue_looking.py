@@ -1,6 +1,7 @@
 """Looking at messages of a queue takes none of them, and does not count."""
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.client.queue_world import fill, lead, made, queue_of, work_queue
@@ -94,8 +95,12 @@ async def test_a_dead_letter_tells_where_it_comes_from_and_goes_back_there(
         assert await dead.redrive(only_from="work") == 1
         (again,) = await queue.receive(wait=20)
         assert again.value == b"cancelled"
-        (counts,) = await dead.counts()
-        assert (counts.moved, counts.to_move) == (1, 1)
-        await dead.stop_redrive()
+        report = await dead.redrive_status()
+        while not report.is_over:
+            await trio.sleep(0.1)
+            report = await dead.redrive_status()
+        assert (report.moved, report.to_move, report.left, report.failed) == (1, 1, 0, 0)
+        assert report.only_from == "work"
+        await dead.cancel_redrive()
         with pytest.raises(UnknownTopicError):
             await dead.redrive(to_topic="nope")

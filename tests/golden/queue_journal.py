@@ -36,13 +36,13 @@ ENTRIES: list[entries.AnyEntry] = [
     entries.Purged(1040),
     entries.RedriveStarted(1040, 12, None, 50, "orders"),
     entries.Redriven([(1009, 1)], DEAD),
-    entries.RedriveProgressed(1010),
+    entries.RedriveProgressed(1010, 3),
     entries.RedriveEnded(2, "cancelled"),
     entries.SnapshotBegan(
         1040,
         2,
         1,
-        [entries.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]])],
+        [entries.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]], [1])],
         entries.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
         [Attempt(b"attempt", 1, ((1000, 10), (1020, 1)), NOW_MS - 2000, NOW_MS + 30_000)],
         900,
@@ -53,7 +53,10 @@ ENTRIES: list[entries.AnyEntry] = [
     entries.SnapshotEnded(1),
     entries.Repeated(b"attempt", NOW_MS + 35_000),
 ]
-FRAMES = [Frame(NOW_MS, [entry]) for entry in ENTRIES]
+FRAMES = [
+    *(Frame(NOW_MS, [entry]) for entry in ENTRIES),
+    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.Undone.MOVES),
+]
 EXAMPLE = entries.encode(FRAMES[1])
 """Of the page of the format: a receive."""
 

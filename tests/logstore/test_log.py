@@ -5,6 +5,7 @@ import pytest
 from logstore.config import LogConfig
 from logstore.disk import Disk
 from logstore.log import Appended, LogStatus
+from logstore.producer_state import ProducerPosition
 from tests.logstore.logs import (
     NOW_MS,
     SMALL,
@@ -203,10 +204,22 @@ def test_a_producer_of_old_records_is_not_forgotten_while_it_writes() -> None:
     opened = new_log()
     opened.append(b"1999", producer=Producer(7, 0, 0), timestamp_ms=5, now_ms=NOW_MS)
 
-    opened.log.producers.expire(before_ms=NOW_MS)
+    opened.log.producers.expire(before_ms=NOW_MS, is_kept=lambda _: False)
     assert opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
-    opened.log.producers.expire(before_ms=NOW_MS + 1)
+    opened.log.producers.expire(before_ms=NOW_MS + 1, is_kept=lambda _: False)
     assert not opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
+
+
+def test_producers_that_are_to_be_kept_are_never_forgotten() -> None:
+    opened = new_log()
+    opened.append(b"a", b"b", producer=Producer(7, 0, 0))
+    opened.append(b"a", producer=Producer(8, 1, 0))
+
+    opened.log.producers.expire(before_ms=NOW_MS + 1, is_kept=lambda number: number == 7)
+
+    assert opened.log.producers.position(7) == ProducerPosition(epoch=0, next_sequence=2)
+    assert opened.log.producers.position(8) is None
+    assert opened.append(b"a", b"b", producer=Producer(7, 0, 0)).is_duplicate
 
 
 # Read

@@ -134,11 +134,11 @@ def test_a_producer_is_forgotten_when_it_was_silent_for_long_whatever_its_record
     states.appended(ancient, 0, now_ms=NOW_MS)
     states.appended(sent(0), 1, now_ms=NOW_MS - 10)
 
-    states.expire(before_ms=NOW_MS - 10)
+    states.expire(before_ms=NOW_MS - 10, is_kept=lambda _: False)
     assert len(states) == 2
-    states.expire(before_ms=NOW_MS)
+    states.expire(before_ms=NOW_MS, is_kept=lambda _: False)
     assert len(states) == 1
-    states.expire(before_ms=NOW_MS + 1)
+    states.expire(before_ms=NOW_MS + 1, is_kept=lambda _: False)
     assert len(states) == 0
 
 
@@ -153,7 +153,7 @@ def test_a_snapshot_brings_back_all_that_is_known() -> None:
     assert copy.check(sent(5, epoch=4)) == 105
     copy.appended(sent(10, epoch=4), 300, now_ms=NOW_MS)
     assert len(copy.snapshot()[0].window) == WINDOW_BATCHES
-    copy.expire(before_ms=NOW_MS + 5)
+    copy.expire(before_ms=NOW_MS + 5, is_kept=lambda _: False)
     assert len(copy) == 1
 
 

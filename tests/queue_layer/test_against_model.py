@@ -206,8 +206,13 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(part=st.floats(0, 1))
     def the_log_is_trimmed(self, part: float) -> None:
         offset = int(len(self.model.messages) * part)
+        are_some_under_way = self.driver.queue.has_moves_below(offset)
         self.driver.do(self.driver.queue.trim(offset, now_ms=self.driver.now_ms))
-        self.model.purge(offset)
+        if are_some_under_way:
+            below = enumerate(self.model.messages[:offset])
+            self.model.finish(place for place, message in below if not message.is_dead)
+        else:
+            self.model.purge(offset)
 
     @rule(part=st.floats(0, 1))
     def old_messages_expire(self, part: float) -> None:

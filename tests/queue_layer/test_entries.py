@@ -14,6 +14,7 @@ from queue_layer.entries import (
     Received,
     SnapshotBegan,
     Sought,
+    Undone,
     decode,
     encode,
 )
@@ -72,7 +73,14 @@ def test_a_snapshot_of_an_older_version_knows_of_no_purge() -> None:
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
-    assert decode(msgpack.packb([1, [[1, 5, "more"]], "more"])) == Frame(1, [Sought(5)])
+    data = msgpack.packb([1, [[1, 5, "more"]], 2, "more"])
+    assert decode(data) == Frame(1, [Sought(5)], Undone.MOVES)
+
+
+def test_a_frame_may_say_what_is_left_to_do() -> None:
+    frame = Frame(1, [Sought(5)], Undone.NOTHING)
+    assert decode(encode(frame)) == frame
+    assert encode(Frame(1, [Sought(5)])) == msgpack.packb([1, [[1, 5]]])
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:

@@ -34,12 +34,12 @@ def test_only_what_is_next_can_be_moved() -> None:
     moves = PendingMoves()
     moves.add(DEAD, [(5, 2)])
 
-    assert moves.is_next(DEAD, 0, 0, 2)
-    assert not moves.is_next(DEAD, 0, 0, 3)
-    assert not moves.is_next(DEAD, 0, 0, 0)
-    assert not moves.is_next(DEAD, 0, 1, 1)
-    assert not moves.is_next(DEAD, 1, 0, 1)
-    assert not moves.is_next(OTHER, 0, 0, 1)
+    assert moves.next_if(DEAD, 0, 0, 2) is not None
+    assert moves.next_if(DEAD, 0, 0, 3) is None
+    assert moves.next_if(DEAD, 0, 0, 0) is None
+    assert moves.next_if(DEAD, 0, 1, 1) is None
+    assert moves.next_if(DEAD, 1, 0, 1) is None
+    assert moves.next_if(OTHER, 0, 0, 1) is None
 
 
 def test_the_rest_begins_anew_when_something_cannot_be_moved() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from queue_layer.entries import Target
-from queue_layer.redrive import RedriveStatus
+from queue_layer.entries import Target, Undone
 from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import Driver
 from wire.errors import InvalidRequestError
-from wire.queues import Run
+from wire.queues import Run, SettleAction
+from wire.redrives import RedriveStatus
 
 ORDERS: Target = (b"orders", 1)
 BILLS: Target = (b"bills", 0)
@@ -23,10 +23,14 @@ def progress(driver: Driver, moves: list[tuple[Target, list[Run]]], next_offset:
     driver.do(outcome)
 
 
+def undone(driver: Driver) -> Undone:
+    return driver.queue.undone
+
+
 def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
     redrive = driver.queue.redrive
     assert redrive is not None
-    return redrive.status, redrive.moved, redrive.to_move
+    return redrive.status, redrive.taken, redrive.to_move
 
 
 def test_messages_go_where_each_of_them_came_from() -> None:
@@ -86,10 +90,20 @@ def test_there_is_one_redrive_at_a_time() -> None:
     start(driver)
 
     with pytest.raises(InvalidRequestError, match="running"):
-        start(driver)
+        driver.queue.start_redrive(RedriveCommand(), now_ms=driver.now_ms)
 
     progress(driver, [], 2)
     start(driver)
+
+
+def test_the_same_redrive_again_changes_nothing_while_it_runs() -> None:
+    driver = Driver(records=3)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 1)])], 1)
+    entries = len(driver.journal)
+
+    assert start(driver) == 3
+    assert len(driver.journal) == entries
 
 
 def test_a_message_that_somebody_got_meanwhile_stays() -> None:
@@ -119,3 +133,65 @@ def test_messages_of_a_redrive_go_in_batches() -> None:
     batch = driver.queue.next_move(ORDERS)
     assert batch is not None
     assert (batch.runs, batch.sequence) == ([(100, 100)], 100)
+
+
+def test_a_redrive_counts_what_becomes_of_its_messages() -> None:
+    driver = Driver(records=10)
+    start(driver)
+    outcome = driver.queue.redrive_progressed(
+        [(ORDERS, [(0, 2)]), (BILLS, [(2, 3)])], 6, skipped=1, now_ms=driver.now_ms
+    )
+    driver.do(outcome)
+    for target, is_good in ((ORDERS, True), (BILLS, False)):
+        batch = driver.queue.next_move(target)
+        assert batch is not None
+        if is_good:
+            driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
+        else:
+            driver.do(driver.queue.move_failed(batch, 2, "too large", now_ms=driver.now_ms))
+
+    driver.fail_over()
+
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.taken, redrive.skipped, redrive.left) == (5, 1, 4)
+    assert (redrive.moved, redrive.failed) == (1, 2)
+    assert driver.queue.redriven_on_the_way == 2
+    driver.now_ms += 500
+    progress(driver, [], 10)
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.left, redrive.ended_ms) == (0, driver.now_ms)
+
+
+def test_what_an_earlier_redrive_took_out_is_not_counted_by_the_next_one() -> None:
+    driver = Driver(records=4)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 2)])], 2)
+    driver.do(driver.queue.end_redrive(RedriveStatus.CANCELLED, now_ms=driver.now_ms))
+    start(driver)
+
+    batch = driver.queue.next_move(ORDERS)
+    assert batch is not None
+    driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
+
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.to_move, redrive.taken, redrive.moved) == (2, 0, 0)
+
+
+def test_a_queue_says_whether_it_has_something_to_do_by_itself() -> None:
+    driver = Driver(records=2)
+    assert undone(driver) is Undone.NOTHING
+
+    start(driver)
+    assert undone(driver) is Undone.MOVES
+    progress(driver, [(ORDERS, [(0, 1)])], 2)
+    assert undone(driver) is Undone.MOVES
+    batch = driver.queue.next_move(ORDERS)
+    assert batch is not None
+    driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
+    assert undone(driver) is Undone.NOTHING
+
+    driver.settle(driver.take(), SettleAction.REJECT)
+    assert undone(driver) is Undone.KEPT

@@ -98,3 +98,50 @@ def test_a_message_that_somebody_has_cannot_be_cancelled() -> None:
         ErrorCode.RECEIPT_EXPIRED: [(2, 1)],
     }
     assert driver.counts() == {"leased": 1, "dead": 1}
+
+
+def rejected(count: int, records: int) -> Driver:
+    """Return a queue whose first messages are on their way to the dead-letter queue."""
+    driver = Driver(QueueConfig(dead_letter_target=TARGET), records=records)
+    driver.settle(driver.take(count), SettleAction.REJECT)
+    return driver
+
+
+def test_what_the_log_lost_is_gone_but_for_what_is_on_its_way() -> None:
+    """A message that is to be moved may be at its target already: whoever asks there decides."""
+    driver = rejected(2, records=5)
+    driver.take(1)
+
+    driver.do(driver.queue.trim(4, now_ms=driver.now_ms))
+
+    assert driver.counts() == {"dead": 2, "visible": 1}
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    assert (batch.epoch, batch.sequence, batch.runs) == (0, 0, [(0, 2)])
+    driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
+    assert driver.counts() == {"visible": 1}
+    assert driver.queue.low_water_mark == 4
+
+
+def test_the_rest_of_a_batch_that_the_log_lost_in_part_begins_anew() -> None:
+    driver = rejected(3, records=4)
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+
+    driver.do(driver.queue.lost(batch, 2, now_ms=driver.now_ms))
+    driver.fail_over()
+
+    assert driver.counts() == {"dead": 1, "visible": 1}
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    assert (batch.epoch, batch.sequence, batch.runs) == (1, 0, [(2, 1)])
+
+
+def test_what_the_log_lost_before_anybody_knew_of_it_is_gone() -> None:
+    driver = rejected(1, records=2)
+    driver.queue.records_came(2, 9)
+
+    driver.do(driver.queue.trim(8, now_ms=driver.now_ms))
+
+    assert driver.counts() == {"dead": 1, "visible": 1}
+    assert driver.offsets() == [8]

@@ -4,7 +4,7 @@ import pytest
 
 from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, encode
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
-from queue_layer.redrive import Redrive, RedriveStatus
+from queue_layer.redrive import Redrive
 from queue_layer.snapshots import (
     RUNS_PER_PART,
     SnapshotReader,
@@ -12,6 +12,7 @@ from queue_layer.snapshots import (
     parts,
     to_snapshot,
 )
+from wire.redrives import RedriveStatus
 
 NOW_MS = 1_700_000_000_000
 MIB = 1024 * 1024
@@ -63,7 +64,21 @@ def test_a_snapshot_is_due_when_it_is_a_small_part_of_what_was_written(
 
 def test_a_redrive_is_kept() -> None:
     redrive = Redrive(
-        100, 50, 40, NOW_MS, 30, RedriveStatus.CANCELLED, b"topic", 5, "orders", "enough"
+        end=100,
+        next_offset=50,
+        to_move=40,
+        started_ms=NOW_MS,
+        number=3,
+        taken=30,
+        moved=20,
+        failed=1,
+        skipped=2,
+        status=RedriveStatus.CANCELLED,
+        ended_ms=NOW_MS + 5,
+        destination=b"topic",
+        messages_per_s=5,
+        origin_queue="orders",
+        reason="enough",
     )
     reader = SnapshotReader(SnapshotBegan(20, 5, 1, [], to_snapshot(redrive)), NOW_MS)
 

@@ -65,7 +65,8 @@ def test_batches_are_sent_and_settled_together(client: blocking.Client, queue: Q
     assert queue.seek("earliest") == 20
     client.admin.create_topic("elsewhere")
     assert queue.redrive(to_topic="elsewhere") == 20
-    queue.stop_redrive()
+    queue.cancel_redrive()
+    assert queue.redrive_status().to_move == 20
 
 
 def test_errors_are_those_of_the_client(client: blocking.Client, queue: Queue) -> None:

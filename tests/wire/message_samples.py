@@ -125,8 +125,6 @@ COUNT = (
                 dead=1,
                 oldest_offset=900,
                 oldest_timestamp_ms=1_700_000_000_000,
-                moved=5,
-                to_move=9,
             ),
             QueueCounts(0, 0, 0, 0, 0, 0, error=NOT_LEADER),
         ]

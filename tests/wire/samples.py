@@ -9,6 +9,7 @@ from tests.wire import (
     group_samples,
     message_samples,
     queue_samples,
+    redrive_samples,
     replication_samples,
 )
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
@@ -398,6 +399,8 @@ EXCHANGES = [
     _exchange(api.SEEK_QUEUE, *message_samples.SEEK),
     _exchange(api.REDRIVE, *message_samples.REDRIVE),
     _exchange(api.LAST_PURGE, *message_samples.LAST_PURGE),
+    _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
+    _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

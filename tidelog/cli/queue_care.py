@@ -4,14 +4,17 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
 import click
+from rich.console import Console
 
 from client.client import Client
 from client.offsets import OffsetPlace
 from client.queue_looking import SeenMessage
+from client.queue_redrive import RedriveReport
 from tidelog.cli.asking import ask, confirm
 from tidelog.cli.connection import broker_option
 from tidelog.cli.message_view import print_dead_letters, print_seen, seen_as_json
 from tidelog.cli.options import examples, json_option, read_place
+from tidelog.cli.redrive_progress import print_report, report_as_json, wait_for_redrive
 from tidelog.cli.tables import counted, print_json
 from wire.queues import MessageState
 
@@ -22,6 +25,12 @@ class _Redrive(TypedDict):
     to_topic: str | None
     rate: int | None
     only_from: str | None
+
+
+class _Redriving(_Redrive):
+    """The same, and whether to wait for it."""
+
+    waits: bool
 
 
 _STATES = {state.name.lower(): state for state in MessageState}
@@ -150,9 +159,10 @@ def seek(name: str, to: OffsetPlace, is_sure: bool, broker: str, as_json: bool) 
 
 @click.command(
     epilog=examples(
-        "tidelog queue redrive payments-dead --rate 100",
+        "tidelog queue redrive payments-dead --rate 100 --wait",
         "tidelog queue redrive payments-dead --from payments --to-topic payments-repaired",
         "tidelog queue redrive payments-dead --status",
+        "tidelog queue redrive payments-dead --cancel",
     )
 )
 @click.argument("name", metavar="DEAD_LETTER_QUEUE")
@@ -160,42 +170,51 @@ def seek(name: str, to: OffsetPlace, is_sure: bool, broker: str, as_json: bool) 
 @click.option("--rate", type=click.IntRange(min=1), help="Messages a second, of each partition.")
 @click.option("--from", "only_from", metavar="QUEUE", help="Only what this queue gave up.")
 @click.option("--status", "is_status", is_flag=True, help="Only say how far it is.")
-@click.option("--stop", "is_stop", is_flag=True, help="Bring back no more.")
+@click.option("--cancel", "is_cancel", is_flag=True, help="Bring back no more.")
+@click.option(
+    "--wait",
+    "waits",
+    is_flag=True,
+    help="Return when it is over, and show how far it is; Ctrl-C ends only the waiting.",
+)
 @broker_option
 @json_option
 def redrive(
     name: str,
     is_status: bool,
-    is_stop: bool,
+    is_cancel: bool,
     broker: str,
     as_json: bool,
-    **wanted: Unpack[_Redrive],
+    **more: Unpack[_Redriving],
 ) -> None:
     """Bring dead letters back to where they came from.
 
-    That goes on whatever happens to brokers, and this command does not wait for it.
+    That goes on whatever happens to brokers. With --status or --cancel, say how far the one is that
+    runs, or ran last. Every queue on a topic sees the messages that come back there.
     """
-    if is_status + is_stop + (set(wanted.values()) != {None}) > 1:
-        raise click.UsageError("say either --status, or --stop, or what to bring back")
+    wanted = _Redrive(to_topic=more["to_topic"], rate=more["rate"], only_from=more["only_from"])
+    if is_status + is_cancel + (set(wanted.values()) != {None}) > 1:
+        raise click.UsageError("say either --status, or --cancel, or what to bring back")
 
-    async def call(client: Client) -> tuple[int, int]:
+    async def call(client: Client) -> RedriveReport:
         queue = client.queue(name)
-        if is_stop:
-            await queue.stop_redrive()
+        if is_cancel:
+            await queue.cancel_redrive()
         elif not is_status:
             await queue.redrive(
                 to_topic=wanted["to_topic"],
                 messages_per_s=wanted["rate"],
                 only_from=wanted["only_from"],
             )
-        counts = await queue.counts()
-        return sum(each.moved for each in counts), sum(each.to_move for each in counts)
+        if more["waits"]:
+            return await wait_for_redrive(queue, Console(stderr=True))
+        return await queue.redrive_status()
 
-    moved, to_move = ask(broker, call)
+    report = ask(broker, call)
     if as_json:
-        print_json({"moved": moved, "to_move": to_move})
+        print_json(report_as_json(report))
     else:
-        click.echo(f"{moved:,} of {counted(to_move, 'message')} of {name} moved so far")
+        print_report(report)
 
 
 COMMANDS = (peek, leased, dead_letters, purge, seek, redrive)

@@ -1,5 +1,6 @@
 """Queues of three brokers: who serves them dies, and nothing that was said becomes untrue."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -221,3 +222,47 @@ def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
         await done.wait()
 
     live(5, main)
+
+
+def test_a_dead_letter_that_is_there_is_not_sent_again_however_late() -> None:
+    """Logs forget producers that are silent for long, but not those that move messages."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def create(client: Client) -> bytes:
+            for name in ("dead", "orders"):
+                await client.admin.create_topic(name, 1, replication_factor=1)
+            await client.admin.create_queue("dead")
+            return (await client.admin.create_queue("orders", dead_letter_queue="dead")).queue_id
+
+        queue_id = await brokers.with_client(create)
+        await brokers.reassign([1])
+        await brokers.reassign([2], "dead")
+        await until(lambda: brokers.leader(JOURNAL) == brokers.leader() == 1, 60)
+        await until(lambda: brokers.leader("dead") == 2 and brokers.leader("queue@dead") == 2, 60)
+        await brokers.with_client(lambda client: produce(client, 1))
+        target = brokers.partition(2, "dead")
+        assert target is not None
+        log = target.log
+        log.config = replace(log.config, producer_expiry_ms=1)
+        append = log.append
+
+        def append_and_kill(*args: object, **how: object) -> object:
+            appended = append(*args, **how)  # type: ignore[arg-type]
+            brokers.kill(1)  # Before it hears of that.
+            return appended
+
+        log.append = append_and_kill  # type: ignore[method-assign,assignment]
+        workers = Workers(brokers, queue_id)
+        machine = brokers.world.add_node("worker")
+        machine.start(partial(workers.work, action=SettleAction.REJECT))
+        await until(lambda: log.log_end_offset == 1)
+        log.append = append  # type: ignore[method-assign]
+        await trio.sleep(120)  # Maintenance comes by.
+        brokers.start(1)
+        await until(lambda: brokers.leader(JOURNAL) == 1, 60)
+        await trio.sleep(60)
+        workers.should_stop = True
+
+        assert list(brokers.records(2, name="dead").values()) == [b"order 0"]
+
+    live(6, main)

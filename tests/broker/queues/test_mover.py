@@ -4,7 +4,14 @@ import errno
 
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, fetch_all, produce, submit
+from tests.broker.asking import (
+    batch_of,
+    create_topic,
+    delete_records,
+    fetch_all,
+    produce,
+    submit,
+)
 from tests.broker.queues.asking import (
     Message,
     create_queue,
@@ -123,12 +130,80 @@ async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) 
 
     world = world.after_crash()
     async with world.broker() as broker, world.client() as client:
-        await states(client, queue)  # Somebody asks: it is loaded, and goes on.
         await let_move(world)
 
         assert await states(client, queue) == (0, 0, 0, 0)
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"b"]
+
+
+async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
+    mock_clock: MockClock,
+) -> None:
+    """Nobody can repeat a batch whose beginning is gone; the target knows that it has it."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        messages = await receive(client, queue, 2)
+        world.work.hold_syncs()
+        pending = submit_settle(client, queue, messages, SettleAction.REJECT)
+        await let_happen()
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/queue@orders")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=1)
+        world.work.let_all_sync()
+        await pending.reply()
+        await let_happen()  # They are there, and the journal had no room to say so.
+        await delete_records(client, topic_of(broker), 1)
+
+        for _ in range(4):
+            await let_move(world)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"b"]
+
+
+async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_goes_on(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+        await rejected(client, queue, 2)
+
+        await delete_records(client, topic_of(broker), 1)
+        assert [each.value for each in await receive(client, queue, 1)] == [b"c"]
+        await let_move(world)
+
+        assert await states(client, queue) == (1, 1, 0, 0)
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"b"]
+
+
+async def test_letters_keep_their_origin_when_the_queue_gets_another_target(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        for name in ("dead", "other"):
+            await create_queue(broker, name, topic=name)
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+        await rejected(client, queue, 1)
+
+        await alter(client, dead_letter_queue="other")
+        await let_move(world)
+
+        found = await headers_at(client, topic_of(broker, "dead"), 0)
+        assert found[ORIGIN_QUEUE_HEADER] == b"orders"
 
 
 async def test_without_a_target_dead_letters_are_kept_until_there_is_one(

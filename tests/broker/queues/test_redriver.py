@@ -2,9 +2,8 @@
 
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, fetch_all, produce, raise_if, submit
+from tests.broker.asking import batch_of, create_topic, fetch_all, produce, raise_if, submit
 from tests.broker.queues.asking import (
-    count,
     create_queue,
     receive,
     settle,
@@ -15,6 +14,7 @@ from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from wire import api
 from wire.queues import RedriveRequest, SettleAction
+from wire.redrives import DescribeRedriveRequest, RedriveDescription, RedriveStatus
 from wire.rpc import RpcConnection
 
 
@@ -30,6 +30,14 @@ async def redrive(
     reply = await submit(client, api.REDRIVE, request).reply()
     raise_if(reply.results[0].error)
     return reply.results[0].count
+
+
+async def describe(client: RpcConnection, queue: bytes) -> RedriveDescription:
+    """Return how far the redrive is."""
+    request = DescribeRedriveRequest(queue, [0])
+    (found,) = (await submit(client, api.DESCRIBE_REDRIVE, request).reply()).redrives
+    raise_if(found.error)
+    return found
 
 
 async def let_move(world: World, seconds: int = 10) -> None:
@@ -61,8 +69,9 @@ async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: Mock
         await let_move(world)
 
         assert await states(client, dead) == (0, 0, 0, 0)
-        counts = await count(client, dead)
-        assert (counts.moved, counts.to_move) == (3, 3)
+        report = await describe(client, dead)
+        assert (report.status, report.moved, report.to_move) == (RedriveStatus.COMPLETED, 3, 3)
+        assert (report.left, report.on_the_way, report.skipped, report.failed) == (0, 0, 0, 0)
         assert [each.value for each in await receive(client, orders)] == [b"a", b"b"]
         assert [each.value for each in await receive(client, bills)] == [b"c"]
 
@@ -82,6 +91,9 @@ async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) ->
         await let_move(world)
 
         assert [each.value for each in await receive(client, bills)] == [b"b"]
+        report = await describe(client, dead)
+        assert (report.moved, report.skipped, report.left) == (1, 1, 0)
+        assert report.origin_queue == "bills"
         assert [each.value for each in await receive(client, dead)] == [b"a"]
 
 
@@ -100,6 +112,10 @@ async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock
         await let_move(world)
 
         assert moved <= 3
+        report = await describe(client, dead)
+        assert (report.status, report.moved) == (RedriveStatus.CANCELLED, moved)
+        assert (report.left, report.messages_per_s) == (5 - moved, 1)
+        assert report.ended_ms is not None
         assert len(await fetch_all(client, topic_of(broker))) == 5 + moved
         assert await states(client, dead) == (5 - moved, 0, 0, 0)
 
@@ -116,8 +132,28 @@ async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
 
     world = world.after_crash()
     async with world.broker() as broker, world.client() as client:
-        await states(client, dead)  # Somebody asks: it is loaded, and goes on.
         await let_move(world)
 
         values = [record.value for record in await fetch_all(client, topic_of(broker))]
         assert values == [b"a", b"b", b"c"] * 2
+
+
+async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, "small", batch_bytes_max="1024")
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
+        await reject(client, orders, world, 10)
+        assert (await describe(client, dead)).status is None
+
+        request = RedriveRequest(dead, [0], topic_of(broker, "small"))
+        raise_if((await submit(client, api.REDRIVE, request).reply()).results[0].error)
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.moved, report.failed, report.on_the_way) == (2, 1, 0)
+        assert await states(client, dead) == (1, 0, 0, 0)

@@ -78,20 +78,25 @@ def test_dead_letters_are_shown_with_their_reasons_and_brought_back(
     _, line, _ = run(capsys, "dead-letters", queue).splitlines()
     assert line.split()[-1] == "max_receive_count"
 
-    said = run(capsys, "redrive", dead, "--from", queue)
-    assert said.endswith(f" of 2 messages of {dead} moved so far\n")
+    said = run(capsys, "redrive", dead, "--from", queue, "--wait")
+    words = [line.split() for line in said.splitlines()]
+    assert ["status", "completed"] in words
+    assert ["moved", "2", "of", "2", "messages"] in words
+    assert ["only", "from", queue] in words
     back: list[dict[str, object]] = []
     while len(back) < 2:
         back += json.loads(run(capsys, "receive", queue, "--wait", "5", "--json"))
     assert {str(each["value"]) for each in back} == {"one", "two"}
     found = json.loads(run(capsys, "redrive", dead, "--status", "--json"))
-    assert found == {"moved": 2, "to_move": 2}
-    run(capsys, "redrive", dead, "--stop")
+    assert (found["status"], found["is_over"]) == ("completed", True)
+    assert (found["moved"], found["to_move"], found["left"]) == (2, 2, 0)
+    run(capsys, "redrive", dead, "--cancel")
+    assert "there never was a redrive" in run(capsys, "redrive", queue, "--status")
 
 
 @pytest.mark.usefixtures("at_broker")
 def test_a_redrive_that_makes_no_sense_is_refused(capsys: Printed) -> None:
-    assert main.run(["queue", "redrive", "q", "--stop", "--rate", "5"]) == 2
-    assert "error: say either --status, or --stop" in capsys.readouterr().err
+    assert main.run(["queue", "redrive", "q", "--cancel", "--rate", "5"]) == 2
+    assert "error: say either --status, or --cancel" in capsys.readouterr().err
     assert main.run(["queue", "redrive", "nope"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no queue 'nope'")

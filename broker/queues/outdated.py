@@ -1,0 +1,74 @@
+"""Messages of a partition that are too old, or that the log has lost.
+
+Shell without tasks: finds out which ones they are.
+"""
+
+from typing import Final, final
+
+from broker.handlers.offsets import OffsetsHandler
+from broker.queues.reading import RecordReading
+from broker.queues.records import SourceRecords
+from queue_layer.outcome import Outcome
+from queue_layer.queue_partition import QueuePartition
+
+_EXPIRE_EVERY_MS: Final = 60_000
+
+
+@final
+class OutdatedMessages:
+    """What is to be done away with."""
+
+    def __init__(
+        self,
+        core: QueuePartition,
+        records: SourceRecords,
+        reading: RecordReading,
+        offsets: OffsetsHandler,
+    ) -> None:
+        """Look into the log of `records`; `offsets` knows the times of records."""
+        self._core = core
+        self._records = records
+        self._reading = reading
+        self._offsets = offsets
+        self._expire_at_ms = 0
+        self._trimmed = (0, 0)
+        """Where the log began when it was looked at last, and what was here from then on."""
+
+    def is_expiry_due(self, now_ms: int) -> bool:
+        """Return whether it is time to look for what is too old; it is not, for a while then."""
+        if now_ms < self._expire_at_ms:
+            return False
+        self._expire_at_ms = now_ms + _EXPIRE_EVERY_MS
+        return True
+
+    async def too_old_below(self, now_ms: int) -> int | None:
+        """Return below which offset all is too old, as far as the log can tell.
+
+        Raises:
+            BrokerError: The log cannot be read.
+        """
+        source = self._records.partition()
+        oldest_ms = now_ms - self._core.config.retention_ms
+        if oldest_ms <= 0:
+            return None
+        found = await self._offsets.find_time(source, oldest_ms)
+        before = source.high_watermark if found.offset is None else found.offset
+        core = self._core
+        await self._reading.drive(self._reading.feed(core, lambda: core.records_from >= before))
+        return before
+
+    def trim(self, now_ms: int) -> Outcome[None] | None:
+        """Return what to decide about messages that the log has lost; `None` if there are none.
+
+        Raises:
+            LeaderNotAvailableError: The log is not here.
+        """
+        core, start = self._core, self._records.partition().log.log_start_offset
+        mark = core.low_water_mark
+        if start <= mark or self._trimmed == (start, mark):
+            return None
+        self._trimmed = (start, mark)
+        if core.records_from < start and core.has_moves_below(start):
+            # Nobody can read what they said, and some are to be moved: they are there.
+            core.records_came(core.records_from, start)
+        return core.trim(start, now_ms=now_ms)

@@ -1,0 +1,148 @@
+"""What was under way goes on by itself, whoever leads the journal now.
+
+Shell: owns one task. When this broker begins to lead the journal of a queue, and when a queue has
+other settings, the last frame of the journal is read: it says whether there is anything to do
+(`queue_layer.entries.Undone`). Only then is the partition loaded. So ten thousand idle queues cost
+a read of some hundred bytes each, a few at a time, and no memory.
+"""
+
+from contextlib import suppress
+from typing import Final, Protocol, final
+
+import trio
+
+from broker.flusher import Flusher
+from broker.partition import Partition
+from broker.partitions import Partitions
+from broker.queues.facts import QueueFacts
+from broker.queues.journal import Journal
+from broker.queues.served import ServedPartition
+from broker.slices import SliceReader
+from queue_layer.entries import Undone
+from wire.env import Env
+from wire.errors import BrokerError, WireFormatError
+
+_AT_ONCE: Final = 4
+"""Journals that are looked at together; more would keep those waiting who ask for queues."""
+_LOADING_S: Final = 5.0
+"""How long one of these places is kept for a partition that takes its time to be loaded."""
+_RETRY_S: Final = 5.0
+
+
+class QueuesHere(Protocol):
+    """What it needs of the queues of this broker."""
+
+    env: Env
+    partitions: Partitions
+    flusher: Flusher
+    reader: SliceReader
+
+    def facts(self, queue_id: bytes) -> QueueFacts:
+        """Return what the metadata says of a queue.
+
+        Raises:
+            BrokerError: It is not known.
+        """
+        ...
+
+    def find(self, queue_id: bytes, number: int) -> ServedPartition:
+        """Return a partition of a queue that is served here, or is being loaded.
+
+        Raises:
+            BrokerError: It is not served here.
+        """
+        ...
+
+    def loaded(self, queue_id: bytes, number: int) -> ServedPartition | None:
+        """Return a partition of a queue if it is in memory."""
+        ...
+
+
+@final
+class Resumer:
+    """Has partitions of queues loaded that have something to do.
+
+    Invariant: every journal that is led here and not loaded is due, or had nothing to do when it
+    was looked at, and nothing was written to it since.
+    """
+
+    def __init__(self, queues: QueuesHere) -> None:
+        """Look at nothing yet; `run` must run in a task."""
+        self._queues = queues
+        self._due: dict[Partition, None] = {}
+        self._later: dict[Partition, None] = {}
+        """Those that could not be looked at."""
+        self._has_changed = trio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to look at."""
+        return not (self._due or self._later)
+
+    def look_at(self, partition: Partition) -> None:
+        """See soon whether there is something to do, if it is the journal of a queue."""
+        if partition.queue_name:
+            self._due[partition] = None
+            self._has_changed.set()
+
+    def look_later(self, partition: Partition) -> None:
+        """See in a while whether there is something to do: something has failed."""
+        self._later[partition] = None
+        self._has_changed.set()
+
+    async def run(self) -> None:
+        """Look at what is due, until cancelled."""
+        while True:
+            with trio.move_on_after(_RETRY_S if self._later else float("inf")) as waiting:
+                await self._has_changed.wait()
+            self._has_changed = trio.Event()
+            if waiting.cancelled_caught:
+                self._due |= self._later
+                self._later = {}
+            async with trio.open_nursery() as nursery:
+                for _ in range(min(_AT_ONCE, len(self._due))):
+                    nursery.start_soon(self._work)
+
+    async def _work(self) -> None:
+        while self._due:
+            partition = next(iter(self._due))
+            del self._due[partition]
+            if partition.leader is not None:
+                try:
+                    await self._look(partition)
+                except (BrokerError, WireFormatError) as error:
+                    self._later[partition] = None
+                    self._queues.env.probe(
+                        "queue_not_resumed",
+                        severity="warning",
+                        queue=partition.queue_name,
+                        partition=partition.number,
+                        reason=str(error),
+                    )
+
+    async def _look(self, partition: Partition) -> None:
+        """Load a partition if it has something to do.
+
+        Raises:
+            BrokerError: Nobody knows at the moment.
+            WireFormatError: A newer version wrote the journal.
+        """
+        queues = self._queues
+        served = queues.loaded(*partition.key)
+        if served is None:
+            journal = Journal(queues.env, queues.flusher, partition)
+            try:
+                last = await journal.read_last(queues.reader)
+            except BrokerError:
+                if journal.is_led:
+                    raise
+                return  # Whoever leads it now looks at it.
+            undone = Undone.NOTHING if last is None else last.undone
+            has_place = queues.facts(partition.topic_id).dead_letters is not None
+            if undone == Undone.NOTHING or (undone == Undone.KEPT and not has_place):
+                return
+            served = queues.find(*partition.key)
+        with trio.move_on_after(_LOADING_S), suppress(BrokerError):
+            # If it fails it is forgotten, and looked at again for that.
+            await served.wait_loaded()
+            served.require()

@@ -1,0 +1,35 @@
+"""Tests of messages that the log has lost, and of those that are too old."""
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, delete_records, produce
+from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.world import START_MS, World
+
+
+async def test_what_the_log_has_lost_is_not_handed_out(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        for value in (b"a", b"b", b"c"):
+            await produce(client, topic_of(broker), batch_of(value))
+        leased = await receive(client, queue, 1)
+
+        await delete_records(client, topic_of(broker), 2)
+
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+        await settle(client, queue, leased)  # It is gone anyway.
+        assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min")
+        await produce(client, topic_of(broker), batch_of(b"old", at_ms=START_MS - 30_000))
+        await produce(client, topic_of(broker), batch_of(b"new", at_ms=START_MS + 60_000))
+        await receive(client, queue, 1, visibility_timeout_ms=1000)
+
+        await world.pass_time(61)
+
+        assert [each.value for each in await receive(client, queue)] == [b"new"]
