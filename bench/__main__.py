@@ -25,6 +25,7 @@ from bench import (
     partitions,
     produce,
     producer,
+    queues,
     replication,
     startup,
     takeover,
@@ -49,6 +50,8 @@ _WORKLOADS: dict[str, Workload] = {
     "commits": commits.run,
     "replication": replication.run,
     "takeover": takeover.run,
+    "queues": queues.run,
+    "queues_replicated": queues.run_replicated,
 }
 _HERE = Path(__file__).resolve().parent
 _README = _HERE / "README.md"

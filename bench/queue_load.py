@@ -1,0 +1,226 @@
+"""Programs that send to a queue and work on it through the client library, as processes.
+
+A load process gets its order as JSON, connects, writes a line when it is ready, begins when it is
+sent one, and writes what came of it. Each message begins with the time at which it was due, by
+a clock that is the same in all processes of a machine.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count as count_from
+from time import perf_counter, process_time
+from typing import Final, final
+
+import trio
+
+import tidelog
+from bench.machine import ROOT
+
+MESSAGE_BYTES: Final = 1024
+_TIME_DIGITS: Final = 24
+_FILLER: Final = bytes(range(256)) * (MESSAGE_BYTES // 256)
+_WAIT_S: Final = 5.0
+QUEUE_BATCH_BYTES: Final = 32 << 10
+"""Of the batches that queues send."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOrder:
+    """What a load process is to do."""
+
+    role: str
+    """`send`, `work`, `produce`, `fetch`."""
+    addresses: str
+    name: str
+    """Of the queue, and of its topic."""
+    count: int
+    batch: int
+    tasks: int = 1
+    """How many do it at once."""
+    rate: float = 0.0
+    """Messages a second, over all tasks; 0 for as many as possible."""
+    group_count: int = 0
+    """FIFO: how many groups the messages have; 0 for messages without."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What came of it; times by the clock of the machine, in seconds."""
+
+    began: float
+    ended: float
+    cpu_seconds: float
+    delivered_after: list[float] = field(default_factory=list[float])
+    """`work`: how long after it was due each message arrived."""
+    received_in: list[float] = field(default_factory=list[float])
+    """`work`: how long each receive took."""
+
+
+@final
+class LoadProcess:
+    """One of them, on the core of whoever starts it."""
+
+    def __init__(self, order: LoadOrder) -> None:
+        """Start it; it does nothing before `begin`."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.queue_load", json.dumps(asdict(order))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+
+    def wait_ready(self) -> None:
+        """Wait until it is connected."""
+        self._read()
+
+    def begin(self) -> None:
+        """Let it begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("begin\n")
+        self._process.stdin.flush()
+
+    def result(self) -> LoadResult:
+        """Wait until it is over."""
+        result = LoadResult(**json.loads(self._read()))
+        self._process.communicate()
+        return result
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a load process ended with status {self._process.wait()}")
+        return line
+
+
+def run_loads(orders: Sequence[LoadOrder]) -> list[LoadResult]:
+    """Let load processes work at the same time."""
+    processes = [LoadProcess(order) for order in orders]
+    for process in processes:
+        process.wait_ready()
+    for process in processes:
+        process.begin()
+    return [process.result() for process in processes]
+
+
+@final
+class _Share:
+    """What all tasks of a process have left to do together, and when it is due."""
+
+    def __init__(self, order: LoadOrder) -> None:
+        self.left = order.count
+        self._order = order
+        self._began = perf_counter()
+
+    def take(self) -> tuple[int, float]:
+        """Return how many messages to handle next, and when they are due."""
+        due = perf_counter()
+        if self._order.rate:
+            due = self._began + (self._order.count - self.left) / self._order.rate
+        taken = min(self.left, self._order.batch)
+        self.left -= taken
+        return taken, due
+
+
+@final
+class _Load:
+    """The inside of a load process."""
+
+    def __init__(self, order: LoadOrder, client: tidelog.Client) -> None:
+        self._order = order
+        self._client = client
+        self._queue = client.queue(order.name)
+        self._share = _Share(order)
+        self._numbers = count_from()
+        self._delivered_after: list[float] = []
+        self._received_in: list[float] = []
+
+    async def run(self) -> LoadResult:
+        roles: dict[str, Callable[[], Awaitable[None]]] = {
+            "send": self._send,
+            "work": self._work,
+            "produce": self._produce,
+            "fetch": self._fetch,
+        }
+        self._share = _Share(self._order)
+        began, cpu_before = perf_counter(), process_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._order.tasks):
+                nursery.start_soon(roles[self._order.role])
+        ended, cpu = perf_counter(), process_time() - cpu_before
+        return LoadResult(began, ended, cpu, self._delivered_after, self._received_in)
+
+    async def _send(self) -> None:
+        while self._share.left:
+            taken, due = self._share.take()
+            await _sleep_until(due)
+            values = _values(taken, due)
+            if not self._order.group_count:
+                await self._queue.send_batch(values)
+                continue
+            groups = (next(self._numbers) % self._order.group_count for _ in values)
+            await self._queue.send_batch(
+                tidelog.OutgoingMessage(value=value, key=b"%d" % group)
+                for value, group in zip(values, groups, strict=True)
+            )
+
+    async def _work(self) -> None:
+        while self._share.left:
+            wanted, due = self._share.take()
+            if self._order.rate:
+                await _sleep_until(due)
+            while wanted:
+                began = perf_counter()
+                messages = await self._queue.receive(wanted, wait=_WAIT_S)
+                now = perf_counter()
+                self._received_in.append(now - began)
+                for message in messages:
+                    assert message.value is not None
+                    assert message.receive_count == 1
+                    self._delivered_after.append(now - int(message.value[:_TIME_DIGITS]) / 1e9)
+                if messages:
+                    await self._queue.delete_batch(messages)
+                wanted -= len(messages)
+
+    async def _produce(self) -> None:
+        async with self._client.producer(batch_bytes_max=QUEUE_BATCH_BYTES) as producer:
+            while self._share.left:
+                taken, due = self._share.take()
+                await producer.send_many(self._order.name, _values(taken, due))
+
+    async def _fetch(self) -> None:
+        left = self._order.count
+        settings = self._client.consumer(self._order.name, auto_offset_reset="earliest")
+        async with settings as consumer:
+            async for batch in consumer.batches():
+                left -= len(batch.values)
+                if not left:
+                    return
+
+
+def _values(count: int, due: float) -> list[bytes]:
+    head = b"%0*d" % (_TIME_DIGITS, int(due * 1e9))
+    return [head + _FILLER[_TIME_DIGITS:]] * count
+
+
+async def _sleep_until(due: float) -> None:
+    await trio.sleep(max(due - perf_counter(), 0))
+
+
+async def _main(order: LoadOrder) -> None:
+    async with tidelog.connect(order.addresses) as client:
+        await client.admin.describe_topics([order.name])
+        load = _Load(order, client)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+        result = await load.run()
+    sys.stdout.write(json.dumps(asdict(result)) + "\n")
+
+
+if __name__ == "__main__":
+    trio.run(_main, LoadOrder(**json.loads(sys.argv[1])))
