@@ -146,6 +146,11 @@ class QueuePartition:
         """The settings."""
         return self._config
 
+    @property
+    def version(self) -> int:
+        """Grows whenever something happens to messages that have come, by entries or by time."""
+        return self._fold.version
+
     # -- time -----------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:

@@ -6,7 +6,8 @@ from typing import Final, TypeVar, final
 import trio
 
 from broker.queues.dead_letters import Record, records_in
-from broker.queues.records import Batch, Gathered, Reading, SourceRecords
+from broker.queues.known_batches import Batch
+from broker.queues.records import Gathered, Reading, SourceRecords
 from broker.slices import SliceReader
 from logstore.slice import LogSlice, corrupt
 from queue_layer.queue_partition import QueuePartition

@@ -67,7 +67,7 @@ class PendingReceive:
         self._open: set[int] = set()
         """Results that are not committed."""
         self._is_impatient = request.max_wait_ms <= 0
-        self._command(request.max_messages)
+        self._whole = self._command(request.max_messages)
 
     def begin(self) -> None:
         """Find the partitions, and begin to wait.
@@ -108,7 +108,9 @@ class PendingReceive:
         unknown: list[ServedPartition] = []
         for served in self._served:
             try:
-                taken = served.take(self, self._command(left), room)
+                is_first = left == self._request.max_messages
+                command = self._whole if is_first else self._command(left)
+                taken = served.take(self, command, room)
             except BrokerError as error:
                 if not self._is_waiting:
                     return  # It was told by whoever is not served any more.

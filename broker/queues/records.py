@@ -6,12 +6,13 @@ what was loaded. So the same code serves at once what is in memory, and in a tas
 
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, TypeVar, final
 
 import msgspec
 
 from broker.partition import Partition
 from broker.partitions import Partitions
+from broker.queues.known_batches import Batch, KnownBatches
 from broker.slices import SliceReader
 from logstore.disk import File
 from logstore.scan import walk_headers
@@ -36,19 +37,11 @@ _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 _TIME_MAX_MS: Final = 1 << 62
 _DIGITS_MAX: Final = 20
 
+_Walked = tuple[int, BatchHeader]
+"""Where a batch is in its file."""
 Reading = Generator[LogSlice | None, LogSlice | None, Result]
 """Yields slices that are to be loaded, and is sent what was loaded, or thrown why it was not; or
 yields `None` when others should run first."""
-
-
-class Batch(NamedTuple):
-    """Where a whole batch is."""
-
-    base_offset: int
-    next_offset: int
-    file: File
-    position: int
-    size: int
 
 
 class Gathered(msgspec.Struct):
@@ -79,6 +72,7 @@ class SourceRecords:
         self._number = number
         self.damage: CorruptRecordError | None = None
         """Why a FIFO queue is not told of more records."""
+        self._known = KnownBatches()
 
     def partition(self) -> Partition:
         """Return the replica.
@@ -122,10 +116,13 @@ class SourceRecords:
             try:
                 part = log.read(first, bytes_max=_STEP_BYTES, high_watermark=high_watermark)
                 assert part is not None, "there is something below the high watermark"
+                was_trusted = part.is_trusted
                 if self._reader.is_cold(part):
                     part = yield from _loaded(part)
+                # What this process did not write is checked each time it is read.
+                walked = self._walk(partition, part, is_to_know=was_trusted)
                 if core.records_from == first:
-                    self._tell(core, partition, part, decodes_all=decodes_all)
+                    self._tell(core, partition, part.file, walked, decodes_all=decodes_all)
             except CorruptRecordError as error:
                 end = error.detail("next_offset")
                 assert end is not None
@@ -139,14 +136,31 @@ class SourceRecords:
             except OSError as error:
                 raise partition.reading_failed(error) from error
 
+    def _walk(self, partition: Partition, part: LogSlice, *, is_to_know: bool) -> list[_Walked]:
+        walked = list(_walk(part))
+        if is_to_know:
+            batches = (
+                Batch(header.base_offset, header.next_offset, part.file, position, header.size)
+                for position, header in walked
+                if header.next_offset <= partition.high_watermark
+            )
+            self._known.learn(partition, batches)
+        return walked
+
     def _tell(
-        self, core: QueuePartition, partition: Partition, part: LogSlice, *, decodes_all: bool
+        self,
+        core: QueuePartition,
+        partition: Partition,
+        file: File,
+        walked: list[_Walked],
+        *,
+        decodes_all: bool,
     ) -> None:
         delay_ms = core.config.delivery_delay_ms
         high_watermark = partition.high_watermark
         plain_from = core.records_from
         at = plain_from
-        for position, header in _walk(part):
+        for position, header in walked:
             if header.next_offset <= at:
                 continue
             end = min(header.next_offset, high_watermark)
@@ -161,7 +175,7 @@ class SourceRecords:
                 core.records_came(at, first)
             fields = None
             if has_fields:
-                data = part.file.read_at(position, header.size)
+                data = file.read_at(position, header.size)
                 fields = _fields(header, data, first, end, delay_ms)
             deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms else 0
             core.records_came(first, end, fields, deliver_at_ms=0 if fields else deliver_at_ms)
@@ -226,6 +240,9 @@ class SourceRecords:
     def _batches(self, first: int, end: int, bytes_max: int) -> Reading[list[Batch]]:
         """Find batches from the one with an offset on, below an end."""
         partition = self.partition()
+        known = self._known.find(partition, first, end, bytes_max)
+        if known and not self._reader.is_cold(_slice_of(known)):
+            return known
         high_watermark = partition.high_watermark
         try:
             part = partition.log.read(first, bytes_max=bytes_max, high_watermark=high_watermark)
@@ -246,6 +263,19 @@ class SourceRecords:
                 next_offset=next_offset,
             )
         return batches
+
+
+def _slice_of(batches: list[Batch]) -> LogSlice:
+    """Return batches as they lie in their file, one behind the other."""
+    first, last = batches[0], batches[-1]
+    return LogSlice(
+        first.file,
+        first.position,
+        last.position + last.size - first.position,
+        offset=first.base_offset,
+        end_offset=last.next_offset,
+        is_trusted=True,
+    )
 
 
 def _loaded(part: LogSlice) -> Reading[LogSlice]:

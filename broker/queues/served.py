@@ -15,11 +15,12 @@ from broker.partitions import Partitions
 from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
 from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
+from broker.queues.known_empty import KnownEmpty
 from broker.queues.moving import Moving
 from broker.queues.outdated import OutdatedMessages
 from broker.queues.reading import RecordReading
 from broker.queues.records import Gathered, Reading, SourceRecords
-from broker.queues.taken import Nothing, Taken
+from broker.queues.taken import Nothing, Taken, taken_of
 from broker.slices import SliceReader
 from logstore.slice import LogSlice
 from queue_layer.orders import order_for
@@ -35,8 +36,6 @@ from wire.errors import (
     UnexpectedServerError,
     WireFormatError,
 )
-from wire.outbox import FileRegion
-from wire.queues import PartitionReceived
 
 Result = TypeVar("Result")
 Reply = TypeVar("Reply")
@@ -140,6 +139,7 @@ class ServedPartition:
         self._outdated = OutdatedMessages(
             self.core, self.records, self.reading, surroundings.offsets
         )
+        self._known_empty = KnownEmpty()
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
@@ -288,6 +288,7 @@ class ServedPartition:
             raise self.error
         self.facts = facts
         self.core.configure(config)
+        self._known_empty.forget()
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
@@ -306,7 +307,7 @@ class ServedPartition:
 
     def attend(self) -> None:
         """Serve those who wait, as many as there are messages for."""
-        while self.waiters and self.error is None:
+        while self.waiters and self.error is None and not self._is_known_empty():
             first = next(iter(self.waiters))
             first.attempt()
             if first in self.waiters:
@@ -361,6 +362,9 @@ class ServedPartition:
             self._is_reading = True
             self._surroundings.nursery.start_soon(self._expire)
             return Nothing.NOT_KNOWN_YET
+        if command.attempt_id is None and self._is_known_empty():
+            self._await_news()
+            return Nothing.THERE_IS_NONE
         taking = self._taking(waiter, command, bytes_max)
         try:
             cold = next(taking)
@@ -389,7 +393,8 @@ class ServedPartition:
             if not self._can_offer:
                 self._await_news()
                 return Nothing.NOT_KNOWN_YET
-            plan = self.core.plan(command, now_ms=now_ms) if self.core.counts()[0] else None
+            is_worth_it = self.core.counts()[0] or command.attempt_id is not None
+            plan = self.core.plan(command, now_ms=now_ms) if is_worth_it else None
             offers = [] if plan is None else list(plan)
             if plan is None or not (offers or plan.exhausted):
                 self._require_undamaged()
@@ -397,6 +402,7 @@ class ServedPartition:
                     more_until = self.core.records_from + _MORE_RECORDS
                     yield from self.reading.feed(self.core, is_much_more)
                     continue
+                self._known_empty.found_none(self.core, self.core.records_from)
                 self._await_news()
                 return Nothing.THERE_IS_NONE
             limit = bytes_max if plan.attempt is None else 1 << 62
@@ -422,10 +428,7 @@ class ServedPartition:
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=self.now_ms()))
         if not received.runs:
             return None
-        size = sum(
-            piece.length if isinstance(piece, FileRegion) else len(piece) for piece in pieces
-        )
-        return Taken(_with_bytes(received, size), pieces)
+        return taken_of(received, pieces)
 
     async def _expire(self) -> None:
         """Do away with what is too old, as far as the log can tell."""
@@ -467,6 +470,12 @@ class ServedPartition:
         """Whether it knows enough records to hand out some."""
         return self.core.is_ready or self.core.config.is_fifo
 
+    def _is_known_empty(self) -> bool:
+        source = self._watched
+        return source is not None and self._known_empty.holds(
+            self.core, source.high_watermark, self.now_ms()
+        )
+
     def _await_news(self) -> None:
         """Hear of more records, and of leases and delays that end."""
         self._watch(self.records.partition())
@@ -479,9 +488,3 @@ class ServedPartition:
         self._watched = partition
         if partition is not None:
             partition.wait_for_data(self)
-
-
-def _with_bytes(received: PartitionReceived, size: int) -> PartitionReceived:
-    return PartitionReceived(
-        received.partition, received.receipt, received.runs, size, received.deadline_ms
-    )

@@ -18,6 +18,7 @@ from broker.queues.producing import TopicProducer
 from broker.queues.resuming import Resumer
 from broker.queues.served import MessageWaiter, ServedPartition
 from broker.slices import SliceReader
+from coordinator.catalog import Catalog
 from coordinator.cluster.delta import Delta, Key
 from coordinator.cluster_node import ClusterNode
 from wire import api
@@ -61,6 +62,10 @@ class QueueServer:
         self.reader = SliceReader(env)
         self._cluster = cluster
         self._producer = TopicProducer(cluster)
+        self._facts: dict[bytes, QueueFacts] = {}
+        """By queue id, of what the metadata was when it was looked at last."""
+        self._facts_of: tuple[Catalog | None, int] = (None, 0)
+        """Of which catalog these are, and in which version."""
         self._served: dict[Key, ServedPartition] = {}
         self._came: list[MessageWaiter] = []
         self._touched: dict[ServedPartition, None] = {}
@@ -91,9 +96,18 @@ class QueueServer:
             UnknownTopicIdError: It is not known here, maybe not yet.
         """
         catalog = self._cluster.metadata.state.catalog
-        if not catalog.knows(queue_id):
-            raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
-        return facts_of(catalog, queue_id)
+        known, version = self._facts_of
+        if known is not catalog or version != catalog.version:
+            self._facts.clear()
+            self._facts_of = (catalog, catalog.version)
+        facts = self._facts.get(queue_id)
+        if facts is None:
+            if not catalog.knows(queue_id):
+                raise UnknownTopicIdError(
+                    f"no queue has the id {queue_id.hex()} here, maybe not yet"
+                )
+            facts = self._facts[queue_id] = facts_of(catalog, queue_id)
+        return facts
 
     def find(self, queue_id: bytes, number: int) -> ServedPartition:
         """Return a partition of a queue that is served here, or is being loaded.

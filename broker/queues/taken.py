@@ -1,6 +1,6 @@
 """What a receive gets of one partition.
 
-Pure: declarations.
+Pure: no clock, no I/O.
 """
 
 from enum import Enum
@@ -23,3 +23,14 @@ class Nothing(Enum):
     THERE_IS_NONE = 0
     NOT_KNOWN_YET = 1
     """It is being loaded, or somebody reads from its disk; who waits here is told."""
+
+
+def taken_of(received: PartitionReceived, pieces: list[bytes | FileRegion]) -> Taken:
+    """Return what was received together with its batches."""
+    size = sum(piece.length if isinstance(piece, FileRegion) else len(piece) for piece in pieces)
+    return Taken(
+        PartitionReceived(
+            received.partition, received.receipt, received.runs, size, received.deadline_ms
+        ),
+        pieces,
+    )

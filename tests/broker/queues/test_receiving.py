@@ -11,8 +11,9 @@ from tests.broker.queues.asking import (
     submit_receive,
     topic_of,
 )
-from tests.broker.world import World
+from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from wire.record_batch import Columns, encode_batch
 
 TIMEOUT_S = 30
 
@@ -104,3 +105,17 @@ async def test_what_nobody_hears_of_any_more_is_given_back(mock_clock: MockClock
         await let_happen()
 
         assert [each.receive_count for each in await receive(client, queue)] == [1]
+
+
+async def test_an_attempt_is_repeated_though_nothing_else_is_visible(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        batch = encode_batch(Columns(1, keys=[b"k"], values=[b"v"]), first_timestamp_ms=START_MS)
+        await produce(client, topic_of(broker), batch)
+        first = await receive(client, queue, attempt_id=b"lost")
+
+        again = await receive(client, queue, attempt_id=b"lost")
+
+        assert [each.value for each in first] == [each.value for each in again] == [b"v"]
+        assert [each.receive_count for each in again] == [1]
