@@ -193,8 +193,6 @@ class Catalog:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self.version = 0
-        """Grows with every change."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._journals: dict[bytes, dict[bytes, None]] = {}
@@ -331,7 +329,6 @@ class Catalog:
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
         """
-        self.version += 1
         if isinstance(record, TopicCreated):
             self._put(_created_topic(record))
         elif isinstance(record, TopicAltered):

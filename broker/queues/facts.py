@@ -131,14 +131,31 @@ def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
         raise UnknownQueueError(
             f"no queue has the id {queue_id.hex()}; it was deleted, or never was here"
         )
-    dead_letters = None
-    name = journal.queue_config.dead_letter_queue
-    if name is not None and catalog.has_queue(name):
-        dead_letters = catalog.topic_by_id(catalog.journal(name).source_id)
     spec = journal.queue
     return QueueFacts(
-        journal, dead_letters, spec.source_topic_id, spec.start_offsets, spec.receipt_key
+        journal,
+        _dead_letters(catalog, journal.queue_config),
+        spec.source_topic_id,
+        spec.start_offsets,
+        spec.receipt_key,
     )
+
+
+def is_so(catalog: Catalog, facts: QueueFacts) -> bool:
+    """Return whether nothing has changed: topics are made anew when they change."""
+    journal = facts.journal
+    return (
+        catalog.topic_by_id(journal.topic_id) is journal
+        and journal.queue_config is not None
+        and _dead_letters(catalog, journal.queue_config) is facts.dead_letters
+    )
+
+
+def _dead_letters(catalog: Catalog, config: settings.QueueConfig) -> Topic | None:
+    name = config.dead_letter_queue
+    if name is None or not catalog.has_queue(name):
+        return None
+    return catalog.topic_by_id(catalog.journal(name).source_id)
 
 
 def _backoff(backoff: retry_backoff.RetryBackoff) -> RetryBackoff:

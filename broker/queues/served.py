@@ -79,8 +79,8 @@ class QueueSurroundings(Protocol):
         """Return what moves dead letters of a partition."""
         ...
 
-    def facts(self, queue_id: bytes) -> QueueFacts:
-        """Return what the metadata says of a queue.
+    def facts(self, queue_id: bytes, known: QueueFacts | None = None) -> QueueFacts:
+        """Return what the metadata says of a queue: `known`, if it is still so.
 
         Raises:
             UnknownQueueError: It was deleted.
@@ -273,8 +273,8 @@ class ServedPartition:
         if self.error is not None:
             raise self.error
         self.journal.require()
-        facts = self._surroundings.facts(self.facts.queue_id)
-        if not facts.is_same(self.facts):
+        facts = self._surroundings.facts(self.facts.queue_id, self.facts)
+        if facts is not self.facts and not facts.is_same(self.facts):
             self._configure(facts)
         self.trim()
 

@@ -12,13 +12,12 @@ from broker.deadlines import Deadlines
 from broker.flusher import Flusher
 from broker.handlers.offsets import OffsetsHandler
 from broker.partitions import Partitions
-from broker.queues.facts import QueueFacts, facts_of
+from broker.queues.facts import QueueFacts, facts_of, is_so
 from broker.queues.mover import Mover
 from broker.queues.producing import TopicProducer
 from broker.queues.resuming import Resumer
 from broker.queues.served import MessageWaiter, ServedPartition
 from broker.slices import SliceReader
-from coordinator.catalog import Catalog
 from coordinator.cluster.delta import Delta, Key
 from coordinator.cluster_node import ClusterNode
 from wire import api
@@ -62,10 +61,6 @@ class QueueServer:
         self.reader = SliceReader(env)
         self._cluster = cluster
         self._producer = TopicProducer(cluster)
-        self._facts: dict[bytes, QueueFacts] = {}
-        """By queue id, of what the metadata was when it was looked at last."""
-        self._facts_of: tuple[Catalog | None, int] = (None, 0)
-        """Of which catalog these are, and in which version."""
         self._served: dict[Key, ServedPartition] = {}
         self._came: list[MessageWaiter] = []
         self._touched: dict[ServedPartition, None] = {}
@@ -88,26 +83,19 @@ class QueueServer:
         """Return what moves dead letters of a partition."""
         return Mover(self.nursery, self._producer, served)
 
-    def facts(self, queue_id: bytes) -> QueueFacts:
-        """Return what the metadata says of a queue.
+    def facts(self, queue_id: bytes, known: QueueFacts | None = None) -> QueueFacts:
+        """Return what the metadata says of a queue: `known`, if it is still so.
 
         Raises:
             UnknownQueueError: It was deleted.
             UnknownTopicIdError: It is not known here, maybe not yet.
         """
         catalog = self._cluster.metadata.state.catalog
-        known, version = self._facts_of
-        if known is not catalog or version != catalog.version:
-            self._facts.clear()
-            self._facts_of = (catalog, catalog.version)
-        facts = self._facts.get(queue_id)
-        if facts is None:
-            if not catalog.knows(queue_id):
-                raise UnknownTopicIdError(
-                    f"no queue has the id {queue_id.hex()} here, maybe not yet"
-                )
-            facts = self._facts[queue_id] = facts_of(catalog, queue_id)
-        return facts
+        if known is not None and is_so(catalog, known):
+            return known
+        if not catalog.knows(queue_id):
+            raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
+        return facts_of(catalog, queue_id)
 
     def find(self, queue_id: bytes, number: int) -> ServedPartition:
         """Return a partition of a queue that is served here, or is being loaded.
@@ -118,9 +106,9 @@ class QueueServer:
             NotLeaderError: Another broker serves it.
             LeaderNotAvailableError: Nobody does at the moment.
         """
-        facts = self.facts(queue_id)
-        journal = self.partitions.led(queue_id, number)
         served = self._served.get((queue_id, number))
+        facts = self.facts(queue_id, None if served is None else served.facts)
+        journal = self.partitions.led(queue_id, number)
         if served is None or served.journal.partition is not journal or not served.journal.is_led:
             if served is not None:
                 served.drop(self.why_not_led(served))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.queues.facts import facts_of
-from coordinator.catalog import Catalog, QueueSpec, TopicAltered, TopicCreated
+from broker.queues.facts import facts_of, is_so
+from coordinator.catalog import Catalog, QueueSpec, TopicAltered, TopicCreated, TopicDeleted
 from queue_layer.config import ExponentialBackoff, FixedBackoff, ReceiveDurability
 from wire.errors import UnknownQueueError
 
@@ -53,10 +53,17 @@ def test_facts_are_the_same_as_long_as_nothing_changes() -> None:
     known = catalog()
     before = facts_of(known, QUEUE_ID)
     assert facts_of(known, QUEUE_ID).is_same(before)
+    assert is_so(known, before)
 
     known.apply(TopicAltered(QUEUE_ID, {}, {"dead_letter_queue": "letters"}))
 
     assert not facts_of(known, QUEUE_ID).is_same(before)
+    assert not is_so(known, before)
+    now = facts_of(known, QUEUE_ID)
+    known.apply(TopicAltered(LETTERS, {"retention_ms": "1h"}))
+    assert not is_so(known, now), "the topic of its dead letters is another one"
+    known.apply(TopicDeleted(QUEUE_ID))
+    assert not is_so(known, facts_of(catalog(), QUEUE_ID))
 
 
 def test_a_topic_is_no_queue() -> None:
