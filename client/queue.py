@@ -25,7 +25,7 @@ from client.queue_message import (
 )
 from client.queue_receiver import QueueReceiver, ReceiveOrder
 from client.queue_redrive import RedriveReport, report_of
-from client.queue_sending import OutgoingMessage, check_for_kind, record_of
+from client.queue_sending import OutgoingMessage, check_for_kind, is_plain, record_of
 from client.queue_settler import QueueSettler
 from client.queue_shared import QueueShared
 from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
@@ -119,13 +119,18 @@ class Queue:
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range; nothing is sent.
         """
-        given = [
-            each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each)
-            for each in messages
-        ]
+        given = list(messages)
+        results = await self._send_plain(given)
+        if results is None:
+            results = await self._send(
+                [
+                    each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each)
+                    for each in given
+                ]
+            )
         receipts: list[Receipt] = []
         errors: dict[int, TidelogError] = {}
-        for index, result in enumerate(await self._send(given)):
+        for index, result in enumerate(results):
             if isinstance(result, TidelogError):
                 errors[index] = result
             else:
@@ -137,6 +142,19 @@ class Queue:
                 errors,
             )
         return receipts
+
+    async def _send_plain(
+        self, messages: Sequence[bytes | OutgoingMessage]
+    ) -> list[Receipt | TidelogError] | None:
+        """Send messages of which nothing but their value matters; `None` if there is more to it."""
+        if not is_plain(messages):
+            return None
+        await trio.lowlevel.checkpoint()
+        description = await self._asker.describe()
+        if description.is_fifo:
+            return None
+        producer = await self._shared.producer()
+        return await producer.send_values(description.topic, messages)
 
     async def _send(self, messages: Sequence[OutgoingMessage]) -> list[Receipt | TidelogError]:
         await trio.lowlevel.checkpoint()
@@ -362,17 +380,17 @@ class Queue:
         await self._asker.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 
-def _places(messages: Sequence[Received]) -> list[ReceivedPlace]:
+def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
     """Return what handles say.
 
     Raises:
         InvalidReceiptError: One of them is no handle; it says which.
         TypeError: Something is neither a message nor text.
     """
-    places: list[ReceivedPlace] = []
+    places: list[ReceivedPlace | Message] = []
     for number, message in enumerate(messages, 1):
         if isinstance(message, Message):
-            places.append(message.place)
+            places.append(message)
             continue
         if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a message or a receipt handle is wanted, not {type(message)!r}")

@@ -3,9 +3,9 @@
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import index
-from typing import final
+from typing import TypeGuard, cast, final
 
 import msgspec
 
@@ -22,6 +22,8 @@ from wire.queues import (
 _DEDUPLICATION_ID_LENGTH_MAX = 128
 """Bytes of UTF-8."""
 
+_PLAIN_BYTES_MAX = 32 << 10
+
 
 @final
 class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,13 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Its lane, in a queue that has some; 0 is the most urgent."""
     deduplication_id: str | None = None
     """FIFO queues: one of these is kept within the window."""
+
+
+def is_plain(messages: Sequence[bytes | OutgoingMessage]) -> TypeGuard[Sequence[bytes]]:
+    """Return whether all are values of a moderate size, and nothing else."""
+    return set(map(type, messages)) == {bytes} and (
+        max(map(len, cast("Sequence[bytes]", messages))) <= _PLAIN_BYTES_MAX
+    )
 
 
 def record_of(message: OutgoingMessage, topic: str, *, now_ms: int) -> OutgoingRecord:

@@ -17,7 +17,7 @@ import trio
 
 from client.cluster import STALE_METADATA_ERRORS, Cluster
 from client.queue_directory import QueueDirectory, leader_of
-from client.queue_message import Verdict
+from client.queue_message import Lease, Message, Verdict
 from client.receipt_handle import ReceivedPlace
 from wire import api
 from wire.errors import (
@@ -70,11 +70,19 @@ class _Order:
     partition: int
     receipt: bytes
     verdict: Verdict
-    places: dict[int, list[int]]
-    """By offset: where the caller named it."""
     gives_up_at: float
+    offsets: list[int] = field(default_factory=list[int])
+    indexes: list[int] = field(default_factory=list[int])
+    """Where the caller named each of them."""
     failure_count: int = 0
     is_done_perhaps: bool = False
+
+    def places(self) -> dict[int, list[int]]:
+        """Return by offset where the caller named it."""
+        found: dict[int, list[int]] = {}
+        for offset, index in zip(self.offsets, self.indexes, strict=True):
+            found.setdefault(offset, []).append(index)
+        return found
 
 
 @final
@@ -97,7 +105,7 @@ class QueueSettler:
         self._name = name
         self._lanes: dict[int, _Lane] = {}
 
-    async def settle(self, places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
+    async def settle(self, places: Sequence[ReceivedPlace | Message], verdict: Verdict) -> None:
         """Settle messages, all alike.
 
         If cancelled, each of them may be settled or not.
@@ -112,10 +120,11 @@ class QueueSettler:
         if not places:
             return
         description = await self._directory.find(self._name)
-        for place in places:
-            leader_of(description, place.partition)
         call = _Call()
-        for order in self._orders(places, verdict, call):
+        orders = self._orders(places, verdict, call)
+        for order in orders:
+            leader_of(description, order.partition)
+        for order in orders:
             call.open_count += 1
             await self._put(order)
         await call.is_done.wait()
@@ -141,17 +150,28 @@ class QueueSettler:
             self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
 
     def _orders(
-        self, places: Sequence[ReceivedPlace], verdict: Verdict, call: _Call
-    ) -> Iterable[_Order]:
+        self, places: Sequence[ReceivedPlace | Message], verdict: Verdict, call: _Call
+    ) -> list[_Order]:
         gives_up_at = trio.current_time() + self._cluster.config.request_timeout
         orders: dict[tuple[int, bytes], _Order] = {}
-        for index, (partition, offset, receipt) in enumerate(places):
-            order = orders.get((partition, receipt))
-            if order is None:
-                order = _Order(call, partition, receipt, verdict, {}, gives_up_at)
-                orders[partition, receipt] = order
-            order.places.setdefault(offset, []).append(index)
-        return orders.values()
+        order: _Order | None = None
+        last: Lease | None = None
+        for index, place in enumerate(places):
+            if isinstance(place, Message):
+                lease: Lease | None = place.lease
+                partition, offset, receipt = place.partition, place.offset, place.lease.receipt
+            else:
+                lease = None
+                partition, offset, receipt = place
+            if order is None or lease is None or lease is not last:
+                last = lease
+                order = orders.get((partition, receipt))
+                if order is None:
+                    order = _Order(call, partition, receipt, verdict, gives_up_at)
+                    orders[partition, receipt] = order
+            order.offsets.append(offset)
+            order.indexes.append(index)
+        return list(orders.values())
 
     async def _put(self, order: _Order) -> None:
         """Have an order carried out."""
@@ -204,20 +224,26 @@ class QueueSettler:
         if result.error is not None:
             self._failed(order, from_wire(result.error))
             return
+        if not result.refused:
+            _finish(order, None)
+            return
         again: list[int] = []
         failure: BrokerError | None = None
+        places = order.places()
         for refused in result.refused:
             error = from_wire(refused.error)
-            offsets = [each for each in _offsets(refused.runs) if each in order.places]
+            offsets = [each for each in _offsets(refused.runs) if each in places]
             if error.is_retriable:
                 again, failure = [*again, *offsets], error
             elif not _is_done(order, error):
                 for offset in offsets:
-                    order.call.errors.update(dict.fromkeys(order.places[offset], error))
+                    order.call.errors.update(dict.fromkeys(places[offset], error))
         if failure is None:
             _finish(order, None)
         else:
-            order.places = {offset: order.places[offset] for offset in again}
+            left = [(offset, index) for offset in again for index in places[offset]]
+            order.offsets = [offset for offset, _ in left]
+            order.indexes = [index for _, index in left]
             self._failed(order, failure)
 
     def _failed(self, order: _Order, error: TidelogError) -> None:
@@ -251,7 +277,7 @@ def _settlement(order: _Order) -> Settlement:
     return Settlement(
         order.partition,
         order.receipt,
-        runs_of(order.places),
+        runs_of(order.offsets),
         int(verdict.action),
         verdict.delay_ms,
         verdict.reason,
@@ -261,8 +287,7 @@ def _settlement(order: _Order) -> Settlement:
 def _finish(order: _Order, error: TidelogError | None) -> None:
     call = order.call
     if error is not None and not _is_done(order, error):
-        for indexes in order.places.values():
-            call.errors.update(dict.fromkeys(indexes, error))
+        call.errors.update(dict.fromkeys(order.indexes, error))
     call.open_count -= 1
     if not call.open_count:
         call.is_done.set()
@@ -276,8 +301,11 @@ def _is_done(order: _Order, error: TidelogError) -> bool:
 
 def runs_of(offsets: Iterable[int]) -> list[Run]:
     """Return offsets as runs."""
+    ascending = sorted(set(offsets))
+    if ascending and ascending[-1] - ascending[0] == len(ascending) - 1:
+        return [(ascending[0], len(ascending))]
     runs: list[Run] = []
-    for offset in sorted(offsets):
+    for offset in ascending:
         if runs and sum(runs[-1]) == offset:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:

@@ -12,7 +12,7 @@ from client.config import ProducerConfig
 from client.producer import Producer
 from client.queue_directory import QueueDirectory
 
-_BATCH_BYTES: Final = 32 << 10
+_BATCH_BYTES: Final = 64 << 10
 """Of a batch that is sent. Brokers hand out whole batches, so whoever receives a few messages of a
 large one is sent all of it."""
 
@@ -30,6 +30,8 @@ class QueueShared:
 
     async def producer(self) -> Producer:
         """Return the producer of all queues; whoever sends by it waits for the acknowledgement."""
+        if self._producer is not None:
+            return self._producer
         async with self._opening:
             if self._producer is None:
                 config = ProducerConfig(batch_bytes_max=_BATCH_BYTES)

@@ -290,3 +290,29 @@ async def test_a_reason_that_cannot_travel_is_refused_and_harms_nobody_else(
 
         assert [dead.reason for dead in await queue.dead_letters()] == ["caf\\udce9"]
         assert await queue.receive(wait=0) == []
+
+
+async def test_each_value_of_a_batch_has_a_receipt_of_its_own(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=3) as (_, queue):
+        sent = [b"%d" % number for number in range(500)]
+
+        receipts = await queue.send_batch(sent)
+
+        found = {
+            (message.partition, message.offset): message.value
+            for message in await queue.receive(1000) + await queue.receive(1000, wait=0)
+        }
+        assert [found[each.partition, each.offset or 0] for each in receipts] == sent
+
+
+async def test_messages_of_many_receives_are_deleted_together(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (_, queue):
+        await queue.send_batch([b"%d" % number for number in range(40)])
+        messages: list[Message] = []
+        while len(messages) < 40:
+            messages += await queue.receive(7)
+        handles = [each if each.offset % 2 else each.receipt_handle for each in messages]
+
+        await queue.delete_batch(handles)
+
+        assert sum(counts.visible + counts.leased for counts in await queue.counts()) == 0

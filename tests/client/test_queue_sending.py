@@ -2,7 +2,7 @@
 
 import pytest
 
-from client.queue_sending import OutgoingMessage, check_for_kind, record_of
+from client.queue_sending import OutgoingMessage, check_for_kind, is_plain, record_of
 from wire.errors import InvalidRequestError
 
 
@@ -69,3 +69,20 @@ def test_a_queue_that_is_to_look_for_duplicates_by_itself_is_not_sent_to() -> No
 
     with pytest.raises(InvalidRequestError, match="turn content_based_deduplication off"):
         check_for_kind(message, is_fifo=True, is_deduplicated=True)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([b"a", b"b"], True),
+        ([b"a", bytes(32 << 10)], True),
+        ([b"a", bytes((32 << 10) + 1)], False),
+        ([b"a", OutgoingMessage(value=b"b")], False),
+        ([b"a", "b"], False),
+        ([], False),
+    ],
+)
+def test_values_alone_are_plain_unless_one_is_large(
+    messages: list[bytes | OutgoingMessage], *, expected: bool
+) -> None:
+    assert is_plain(messages) is expected
