@@ -328,8 +328,11 @@ class ServedPartition:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When those who wait may get something though nothing happens; Unix milliseconds."""
-        if not self.waiters or not self.is_loaded or self.error is not None:
+        """When those who wait may get something though nothing happens; Unix milliseconds.
+
+        While something is read nobody gets anything, whatever the time; it is looked again then.
+        """
+        if not self.waiters or not self.is_loaded or self.error is not None or self._is_reading:
             return None
         return self.core.next_deadline_ms
 

@@ -84,3 +84,26 @@ async def test_messages_in_a_damaged_batch_are_passed_over_unless_there_is_an_or
         if not is_fifo:
             with pytest.raises(CorruptRecordError):
                 await receive(client, queue)
+
+
+@pytest.mark.timeout(20)
+async def test_a_lease_that_ends_while_something_is_read_keeps_no_broker_busy(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await receive(client, queue, visibility_timeout_ms=10_000)
+        waits = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+        ((path, _),) = [found for found in world.segments() if "queue@" not in found[0]]
+        world.disk.cold_paths.add(path)
+        world.work.hold_reads()
+        await produce(client, topic_of(broker), batch_of(b"b"))
+
+        await world.pass_time(11)  # It would not end if tasks were busy for ever.
+
+        assert not waits.is_answered
+        world.work.let_all_read()
+        assert [each.value for each in await received(waits)] == [b"a", b"b"]

@@ -133,8 +133,14 @@ class Replicas:
                 listener(cut)
 
     def waits(self, replica: Replica, acks: Acks) -> None:
-        """See `ReplicaListener`."""
+        """See `ReplicaListener`.
+
+        Whoever waits at the journal of a queue may wait for what was appended long ago.
+        """
         node_id, leader = self._node_of(replica), replica.leader
+        topic = self._minutes.image.state.catalog.topic_by_id(replica.key[0])
+        if topic is not None and topic.queue is not None:
+            return
         if node_id is not None and leader is not None and acks is Acks.ALL:
             waits = Waits(node_id, replica.key, leader.replicas.has_enough)
             self._minutes.tell(lambda checker: checker.waits(waits))

@@ -22,6 +22,7 @@ from wire.errors import TidelogError
 _FOUNDING_S = 60.0
 _DRAINING_S = 90.0
 """How long queues may take to be empty, besides what clocks are wrong by."""
+_COUNTING_S = 0.5
 _LOOKING_S = 60.0
 _DRAIN_BATCH = 100
 
@@ -127,10 +128,18 @@ class QueueGuests:
         return worker.run
 
     async def _drain(self, client: Client) -> None:
-        while not await self._are_empty(client):
-            async with trio.open_nursery() as nursery:
-                for setup in self._plan.queues:
-                    nursery.start_soon(self._drain_some, client, setup)
+        async with trio.open_nursery() as nursery:
+            for setup in self._plan.queues:
+                nursery.start_soon(self._drain_queue, client, setup)
+            while not await self._are_empty_at_last(client):
+                await trio.sleep(_COUNTING_S)
+            nursery.cancel_scope.cancel()
+
+    async def _are_empty_at_last(self, client: Client) -> bool:
+        try:
+            return await self._are_empty(client)
+        except TidelogError:
+            return False
 
     async def _are_empty(self, client: Client) -> bool:
         # Dead-letter queues come first, so what comes into them meanwhile is asked for again.
@@ -141,17 +150,17 @@ class QueueGuests:
                         return False
         return True
 
-    async def _drain_some(self, client: Client, setup: QueueSetup) -> None:
+    async def _drain_queue(self, client: Client, setup: QueueSetup) -> None:
         user = QueueUser(client.queue(setup.name), setup, self._book)
-        try:
-            received = await user.receive(
-                _DRAIN_BATCH, visibility_s=self._plan.visibility_s, wait_s=0.5
-            )
-        except TidelogError:
-            await trio.sleep(BACKOFF_S)
-            return
-        if received:
-            await user.delete(received)
+        while True:
+            try:
+                received = await user.receive(
+                    _DRAIN_BATCH, visibility_s=self._plan.visibility_s, wait_s=1.0
+                )
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+            else:
+                await user.delete(received)
 
     async def _audit(self, client: Client) -> None:
         if not await self._are_empty(client):
