@@ -29,6 +29,7 @@ _RARITY: Final = {
     "connection given up": 0.02,
     "fetch given up": 0.02,
     "snapshot early": 0.1,
+    "journal snapshot early": 0.2,
 }
 """How much more rarely these are taken: whoever does nothing else never gets anywhere."""
 

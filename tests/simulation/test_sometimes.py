@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.queues.sometimes import FORCED as QUEUES_FORCED
 from tests.simulation.sometimes import FORCED, PROBES, Sometimes
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ def test_every_rare_branch_in_the_code_is_a_probe_and_stands_in_one_place() -> N
         for site in SITE.findall(path.read_text(encoding="utf-8"))
     )
 
-    assert sites == dict.fromkeys(FORCED, 1)
+    assert sites == dict.fromkeys((*FORCED, *QUEUES_FORCED), 1)
     assert {f"forced: {site}" for site in FORCED} <= PROBES.keys()
 
 

@@ -6,6 +6,7 @@ cluster.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import final
 
 import msgspec
@@ -76,6 +77,21 @@ class FinalMessage(msgspec.Struct, frozen=True):
     headers: Mapping[str, bytes]
 
 
+class JournalLoaded(msgspec.Struct, frozen=True):
+    """What a broker knows when it has read a journal."""
+
+    partition: tuple[bytes, int]
+    end_offset: int
+    """Up to which offset of the journal (exclusive)."""
+    committed_end: int
+    """Up to which offset it is known there to be committed."""
+    cursor: int
+    open: Mapping[int, Sequence[object]]
+    """The state of each message below the cursor that is not done."""
+    pending: Mapping[tuple[bytes, int], list[int]]
+    """What is to be moved to each target, in order."""
+
+
 FinalTopic = Mapping[Place, FinalMessage]
 
 
@@ -98,6 +114,17 @@ class QueueChecker:
             ViolationError: Always.
         """
         raise ViolationError(type(self).__name__, what)
+
+    def created(self, queue: str, queue_id: bytes) -> None:
+        """A queue was created."""
+
+    def journal_appended(
+        self, partition: tuple[bytes, int], epoch: int, offset: int, values: Sequence[bytes]
+    ) -> None:
+        """A leader has written records to a journal, from this offset on, in its epoch."""
+
+    def journal_loaded(self, loaded: JournalLoaded) -> None:
+        """A broker has read a journal, and is about to serve."""
 
     def sent(self, sent: Sent) -> None:
         """A user hands over a message."""
@@ -134,7 +161,6 @@ class QueueBook:
         setups: Iterable[QueueSetup],
         *,
         lead_s: float,
-        fail: Callable[[BaseException], None],
         goes_on: bool = False,
     ) -> None:
         """Know nothing yet.
@@ -143,7 +169,6 @@ class QueueBook:
             checkers: All that are to be told.
             setups: The queues.
             lead_s: How far the time of day of any two brokers is apart, at most.
-            fail: Is given an objection before it is raised.
             goes_on: Whether the life goes on when a checker objects.
         """
         self.checkers = checkers
@@ -153,13 +178,29 @@ class QueueBook:
         self.sent_count = 0
         self.delivered_count = 0
         self.deleted_count = 0
-        self._fail = fail
+        self.on_objection: Callable[[BaseException], None] = lambda _: None
+        """Is given an objection before it is raised, maybe in the midst of a broker."""
         self._goes_on = goes_on
         self._known_from: dict[str, float] = {}
         """By queue: what was received before this time counts for nothing."""
+        self._disturbed_until: dict[str, float] = {}
         for checker in checkers:
             checker.setups = self.setups
             checker.lead_s = lead_s
+
+    def created(self, queue: str, queue_id: bytes) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.created(queue, queue_id))
+
+    def journal_appended(
+        self, partition: tuple[bytes, int], epoch: int, offset: int, values: Sequence[bytes]
+    ) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.journal_appended(partition, epoch, offset, values))
+
+    def journal_loaded(self, loaded: JournalLoaded) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.journal_loaded(loaded))
 
     def sent(self, sent: Sent) -> None:
         """See `QueueChecker`."""
@@ -190,11 +231,16 @@ class QueueBook:
 
     def disturbed(self, queue: str, until: float) -> None:
         """Somebody seeks or purges; what is received before a time may be from before that."""
-        self._known_from[queue] = until
+        self._disturbed_until[queue] = self._known_from[queue] = until
         self.tell(lambda checker: checker.forgot(queue))
+
+    def is_certain(self, queue: str) -> bool:
+        """Return whether nobody tries to seek in a queue, or to purge it, who may do so later."""
+        return self._disturbed_until.get(queue, 0.0) < inf
 
     def purged(self, queue: str, until: float) -> None:
         """See `QueueChecker`."""
+        self._disturbed_until[queue] = until
         self.tell(lambda checker: checker.purged(queue, until))
 
     def ended(self, topics: Mapping[str, FinalTopic]) -> None:
@@ -211,6 +257,6 @@ class QueueBook:
                 tell(checker)
             except ViolationError as objection:
                 if not self._goes_on:
-                    self._fail(objection)
+                    self.on_objection(objection)
                     raise
                 self.objections.setdefault(objection.checker, objection)

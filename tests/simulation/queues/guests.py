@@ -13,7 +13,8 @@ from tests.simulation.cluster.machines import addresses
 from tests.simulation.process import Process, Program
 from tests.simulation.queues.book import FinalMessage, Place, QueueBook
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
-from tests.simulation.queues.users import QueueSender, QueueUser, QueueWorker
+from tests.simulation.queues.sometimes import FORCED
+from tests.simulation.queues.users import QueueCaretaker, QueueSender, QueueUser, QueueWorker
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
@@ -60,12 +61,19 @@ class QueueGuests:
 
     def begin(self, clients: Clients) -> None:
         """Have everybody come."""
+        self._world.buggify.on_fired = self._forced
         for number in range(self._plan.sender_count):
             name = f"s{number}"
             clients.add(name, partial(self._sender, clients, name))
         for number in range(self._plan.worker_count):
             name = f"w{number}"
             clients.add(name, partial(self._worker, clients, name))
+        if any(setup.is_looked_after for setup in self._plan.queues):
+            clients.add("caretaker", partial(self._caretaker, clients))
+
+    def _forced(self, site: str) -> None:
+        if site in FORCED:
+            self._sometimes.forced(site)
 
     async def finish(self) -> None:
         """Empty all queues: nobody sends any more, and nothing is wrong."""
@@ -110,9 +118,10 @@ class QueueGuests:
                 )
                 there.add(setup.topic)
             settings: dict[str, Any] = {**setup.settings}
-            await client.admin.create_queue(
+            created = await client.admin.create_queue(
                 setup.name, topic=setup.topic, fifo=setup.is_fifo, **settings
             )
+            self._book.created(setup.name, created.queue_id)
 
     def _sender(self, clients: Clients, name: str) -> Program:
         generation = clients.generation(name)
@@ -127,11 +136,19 @@ class QueueGuests:
         clients.employ(name, worker)
         return worker.run
 
+    def _caretaker(self, clients: Clients) -> Program:
+        random = self._world.streams.stream(clients.generation("caretaker"))
+        caretaker = QueueCaretaker(
+            self._plan, addresses(self._plan), random, self._book, self._sometimes
+        )
+        clients.employ("caretaker", caretaker)
+        return caretaker.run
+
     async def _drain(self, client: Client) -> None:
         async with trio.open_nursery() as nursery:
             for setup in self._plan.queues:
                 nursery.start_soon(self._drain_queue, client, setup)
-            while not await self._are_empty_at_last(client):
+            while not await self._are_empty_at_last(client):  # noqa: ASYNC110  (nobody tells)
                 await trio.sleep(_COUNTING_S)
             nursery.cancel_scope.cancel()
 

@@ -17,6 +17,8 @@ from tests.simulation.queues.final_promises import (
     SentIsThere,
 )
 from tests.simulation.queues.guests import QueueGuests
+from tests.simulation.queues.journal_promises import JournalIsKept
+from tests.simulation.queues.journal_witness import watching_journals
 from tests.simulation.queues.plans import QueuePlan
 from tests.simulation.queues.promises import (
     CountsAreExact,
@@ -41,6 +43,7 @@ def checkers() -> Sequence[QueueChecker]:
         DeadOnce(),
         GroupsInOrder(),
         AllAccountedFor(),
+        JournalIsKept(),
     ]
 
 
@@ -59,21 +62,17 @@ def live(
         shows_steps: Whether these are also the steps of tasks.
         goes_on: Whether it goes on when a checker has objected, to see which others will.
     """
+    book = QueueBook(checkers(), plan.queues, lead_s=plan.clock_lead_s, goes_on=goes_on)
 
     def invite(host: Host) -> QueueGuests:
-        book = QueueBook(
-            checkers(),
-            plan.queues,
-            lead_s=plan.clock_lead_s,
-            fail=host.world.clock.fail,
-            goes_on=goes_on,
-        )
+        book.on_objection = host.world.clock.fail
         return QueueGuests(host.world, plan, book, host.sometimes)
 
-    return cluster_life.live(
-        plan,
-        show=show,
-        shows_steps=shows_steps,
-        goes_on=goes_on,
-        setting=LifeSetting(PROBES, invite),
-    )
+    with watching_journals(book):
+        return cluster_life.live(
+            plan,
+            show=show,
+            shows_steps=shows_steps,
+            goes_on=goes_on,
+            setting=LifeSetting(PROBES, invite),
+        )

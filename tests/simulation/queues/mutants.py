@@ -1,8 +1,325 @@
-"""Bugs to be planted where queues show them."""
+"""Bugs to be planted where queues show them: at brokers, in the state of queues, in the client."""
 
-from typing import Final
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
 
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from broker.queues import dead_letters, mover, served
+from broker.queues.receiving import PendingReceive
+from broker.queues.served import ServedPartition
+from broker.queues.settling import PendingSettle
+from broker.queues.taken import Taken
+from client.queue_settler import QueueSettler, _finish, _Order
+from queue_layer import orders, settling
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import MakeOrder
+from queue_layer.entries import Deferred, Extended, Received
+from queue_layer.fold import QueueFold
+from queue_layer.groups import _DONE, _STATE, _VISIBLE, GroupOrder
+from queue_layer.lanes import LaneOrder
+from queue_layer.message_status import Kind, MessageStatus
+from queue_layer.pending_moves import PendingMoves
+from queue_layer.queue_partition import QueuePartition
+from queue_layer.receiving import ReceivePlan
+from queue_layer.standard_order import StandardOrder
 from tests.simulation.mutant import Mutant
+from wire.errors import TidelogError
+from wire.queues import Run, Settled
 
-MUTANTS: Final[tuple[Mutant, ...]] = ()
+
+def _add_lazily(self: PendingReceive, served: ServedPartition, taken: Taken) -> None:
+    index = len(self._results)
+    self._results.append(taken.received)
+    self._pieces[index] = taken.pieces
+    self._open.add(index)
+    served.journal.when_appended(self, index)
+
+
+def _expect_appended(self: PendingSettle, served: ServedPartition, index: int) -> None:
+    self._open.add(index)
+    served.journal.when_appended(self, index)
+
+
+_receive_entry = QueueFold._received
+
+
+def _received_without_count(self: QueueFold, entry: Received, now_ms: int) -> None:
+    _receive_entry(self, entry, now_ms)
+    if self.order is not None:
+        return
+    for first, length in entry.runs:
+        for piece in self.runs.cut(first, first + length):
+            status = piece[2]
+            kept = replace(status, receive_count=max(1, status.receive_count - 1))
+            self.runs.put(piece[0], piece[1], kept)
+
+
+_serve = QueueFold.serve
+
+
+def _serve_without_leases(self: QueueFold) -> None:
+    for first, end, status in list(self.runs):
+        if status.kind is Kind.LEASED:
+            self.runs.cut(first, end)
+            freed = replace(status, kind=Kind.WAITING, visible_at_ms=0)
+            self.runs.put(first, end, freed)
+    _serve(self)
+
+
+def _extend_in_memory(self: QueueFold, entry: Extended) -> None:
+    if self.order is not None:
+        _extended(self, entry)
+
+
+_extended = QueueFold._extended
+
+
+def _no_refusal(*_: object) -> None:
+    """Refuse nobody."""
+
+
+_refusal_of_living = settling._refusal_of_living
+
+
+def _refuse_later(
+    fold: QueueFold, config: QueueConfig, status: MessageStatus, by: tuple[Any, int]
+) -> Any:  # noqa: ANN401  (passed on)
+    is_held = status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms
+    return None if is_held else _refusal_of_living(fold, config, status, by)
+
+
+def _snapshot_but_one(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
+    frames = _snapshot(self, now_ms=now_ms)
+    if len(frames) > 2:
+        last: Any = frames[-2].entries[0]
+        last.runs.pop()
+        ended: Any = frames[-1].entries[0]
+        frames[-1].entries[0] = replace(ended, run_count=ended.run_count - 1)
+    return frames
+
+
+_snapshot = QueuePartition.snapshot
+
+
+def _no_moves(_: PendingMoves) -> list[Any]:
+    return []
+
+
+def _order_of_any(config: QueueConfig, groups: MakeOrder = GroupOrder) -> MakeOrder:
+    return StandardOrder if config.is_fifo else _order_for(config, groups)
+
+
+_order_for = orders.order_for
+
+
+def _leased_as_dead(self: GroupOrder, first: int, end: int, *, is_leased: bool) -> None:
+    if is_leased:
+        self.became_dead(first, end)
+    else:
+        _became_invisible(self, first, end, is_leased=is_leased)
+
+
+_became_invisible = GroupOrder.became_invisible
+
+
+def _first_invisible_never(self: GroupOrder, group: int, count_max: int) -> Iterator[Run]:
+    at, link = self._heads[group], self._links.get(self._heads[group])
+    while count_max and link & _STATE != _DONE:
+        if link & _STATE == _VISIBLE:
+            yield at, at + 1
+            count_max -= 1
+        at, link = self._following(at, link)
+
+
+_NUMBERS = count()
+
+
+def _another_id(queue_id: bytes, partition: int) -> int:
+    return _producer_id_of(queue_id, partition) ^ next(_NUMBERS)
+
+
+_producer_id_of = dead_letters.producer_id_of
+
+
+async def _do_not_wait(*_: object) -> None:
+    """Skip what should be waited for."""
+
+
+def _forget_times(self: QueueFold, entry: Deferred) -> None:
+    late = [(first, length, 0) for first, length, _ in entry.runs]
+    _deferred(self, Deferred(late))
+
+
+_deferred = QueueFold._deferred
+
+
+def _last_lane_only_first(self: LaneOrder, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+    lanes = self._lanes
+    try:
+        self._lanes = lanes[:-1]
+        self._cycle = [lane for lane in self._cycle if lane < len(self._lanes)]
+        yield from list(_candidates(self, limit, turn))
+    finally:
+        self._lanes = lanes
+
+
+_candidates = LaneOrder.candidates
+
+
+def _is_exhausted_late(self: ReceivePlan, status: MessageStatus) -> bool:
+    deliveries_max = self._config.deliveries_max
+    return deliveries_max is not None and status.receive_count > deliveries_max
+
+
+def _failed_is_done(self: QueueSettler, order: _Order, error: TidelogError) -> None:
+    del self, error
+    _finish(order, None)
+
+
+def _refused_is_done(self: QueueSettler, order: _Order, result: Settled) -> None:
+    if result.error is not None:
+        _answered(self, order, result)
+    else:
+        _finish(order, None)
+
+
+_answered = QueueSettler._answered
+
+
+def _snapshot_one_further(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN401
+    frames = _snapshot(self, now_ms=now_ms)
+    began: Any = frames[0].entries[0]
+    frames[0].entries[0] = replace(began, cursor=began.cursor + 1)
+    return frames
+
+
+def _dead_letters_of_nobody(self: QueuePartition, batch: Any) -> Any:  # noqa: ANN401
+    return [replace_count(each) for each in _dead_letters(self, batch)]
+
+
+def replace_count(each: Any) -> Any:  # noqa: ANN401  (dead letters)
+    """Return dead letters that were received once."""
+    return type(each)(each.first_offset, each.count, 1, 0, 0, each.reason)
+
+
+_dead_letters = QueuePartition.dead_letters
+
+
+MUTANTS: Final = (
+    Mutant(
+        "lease-before-commit",
+        "a receive is answered before its lease is committed",
+        (PendingReceive, "_add", _add_lazily),
+    ),
+    Mutant(
+        "settled-before-commit",
+        "a delete is answered before it is committed",
+        (PendingSettle, "expect", _expect_appended),
+    ),
+    Mutant(
+        "count-lost-with-leader",
+        "a broker that takes over does not know of the last deliveries",
+        (QueueFold, "_received", _received_without_count),
+    ),
+    Mutant(
+        "leases-end-with-leader",
+        "a broker that takes over hands out what others have",
+        (QueueFold, "serve", _serve_without_leases),
+    ),
+    Mutant(
+        "extension-in-memory",
+        "a broker that takes over does not know of extensions",
+        (QueueFold, "_extended", _extend_in_memory),
+    ),
+    Mutant(
+        "any-receipt",
+        "a receipt that is void settles whatever somebody else has",
+        (settling, "_refusal_of_living", _no_refusal),
+    ),
+    Mutant(
+        "stale-extends-what-is-held",
+        "what somebody has is settled by whoever had it before",
+        (settling, "_refusal_of_living", _refuse_later),
+    ),
+    Mutant(
+        "snapshot-forgets-a-run",
+        "a snapshot lacks the last messages that somebody received",
+        (QueuePartition, "snapshot", _snapshot_but_one),
+    ),
+    Mutant(
+        "snapshot-forgets-moves",
+        "a snapshot does not say which dead letters are to be moved",
+        (PendingMoves, "snapshot", _no_moves),
+    ),
+    Mutant(
+        "snapshot-one-further",
+        "a snapshot says that one message more was handed out",
+        (QueuePartition, "snapshot", _snapshot_one_further),
+    ),
+    Mutant(
+        "groups-without-order",
+        "a FIFO queue hands out messages as any queue does",
+        (served, "order_for", _order_of_any),
+    ),
+    Mutant(
+        "group-free-when-leased",
+        "a group goes on as soon as its first message is handed out",
+        (GroupOrder, "became_invisible", _leased_as_dead),
+    ),
+    Mutant(
+        "behind-the-invisible",
+        "of a group messages are handed out that stand behind one that somebody has",
+        (GroupOrder, "_beginning", _first_invisible_never),
+    ),
+    Mutant(
+        "dead-under-another-id",
+        "a dead letter that is moved again is not known again",
+        (mover, "producer_id_of", _another_id),
+    ),
+    Mutant(
+        "dead-before-commit",
+        "a message is moved before it is committed that it is dead",
+        (ServedPartition, "committed", _do_not_wait),
+    ),
+    Mutant(
+        "dead-letter-of-one-delivery",
+        "a dead letter says that it was received once",
+        (QueuePartition, "dead_letters", _dead_letters_of_nobody),
+    ),
+    Mutant(
+        "delay-passed-over",
+        "a delayed message that others overtake is visible to who takes over",
+        (QueueFold, "_deferred", _forget_times),
+    ),
+    Mutant(
+        "last-lane-never",
+        "the least urgent messages are never handed out",
+        (LaneOrder, "candidates", _last_lane_only_first),
+    ),
+    Mutant(
+        "one-delivery-more",
+        "a message is handed out once more than it may be",
+        (ReceivePlan, "_is_exhausted", _is_exhausted_late),
+    ),
+    Mutant(
+        "failed-is-settled",
+        "a client says that a message is settled though nobody answered",
+        (QueueSettler, "_failed", _failed_is_done),
+    ),
+    Mutant(
+        "refused-is-settled",
+        "a client says that a message is settled though that was refused",
+        (QueueSettler, "_answered", _refused_is_done),
+    ),
+    Mutant(
+        "loaded-too-early",
+        "a broker that takes over reads the journal before it has all of it",
+        (ServedPartition, "_wait_until_caught_up", _do_not_wait),
+    ),
+)
 """All planted bugs."""

@@ -125,10 +125,10 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
         queues=_draw_queues(streams.stream("queues"), base["partition_count"]),
         sender_count=random.randint(1, 2),
         worker_count=random.randint(1, 3),
-        send_pause_s=10 ** random.uniform(-1.3, -0.3),
-        send_batch_max=random.choice([1, 4, 10]),
+        send_pause_s=10 ** random.uniform(-0.8, 0.2),
+        send_batch_max=random.choice([1, 3, 6]),
         group_count=random.choice([1, 3, 10]),
-        visibility_s=random.choice([1.0, 2.0, 5.0]),
+        visibility_s=random.choice([1.0, 3.0, 10.0]),
         work_mean_s=10 ** random.uniform(-2, -0.5),
     )
 
@@ -141,7 +141,9 @@ def _draw_queues(random: Random, stream_partition_count: int) -> list[QueueSetup
     if is_fifo:
         queues += _draw_fifo(random)
     if random.random() < _ON_STREAM:
-        queues.append(QueueSetup("taps", TOPIC, stream_partition_count, is_looked_after=True))
+        queues.append(
+            QueueSetup("taps", TOPIC, stream_partition_count, is_looked_after=random.random() < 0.5)
+        )
     return queues
 
 

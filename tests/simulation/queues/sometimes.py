@@ -7,11 +7,19 @@ from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
 _NOT_WITH_QUEUES: Final = {"group joined", "loss accepted", "lost in memory"}
 """Lives with queues have no consumer groups, and keep what is acknowledged on disk."""
 
+FORCED: Final = {
+    "journal snapshot early": "a journal got a snapshot that was not due",
+}
+"""The rare branches in the code of queues, as in `tests.simulation.sometimes`."""
+
 PROBES: Final = {
     **{name: about for name, about in CLUSTER_PROBES.items() if name not in _NOT_WITH_QUEUES},
     "message rejected": "a worker made a message a dead letter",
     "lease extended": "a worker extended its lease",
     "late delete refused": "a worker deleted too late, and somebody else had the message",
     "old receipt refused": "a worker came back with a receipt that was void by then",
+    "queue purged": "messages of a queue were purged",
+    "queue sought back": "a queue was handed out from its beginning once more",
+    **{f"forced: {site}": about for site, about in FORCED.items()},
 }
 """Name and meaning of every probe."""

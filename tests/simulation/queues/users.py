@@ -7,6 +7,7 @@ that somebody else has had since.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from math import inf
 from random import Random
 from typing import Final, final
 
@@ -37,10 +38,14 @@ _IDLE_MEAN_S: Final = 0.4
 _KEPT_HANDLES: Final = 20
 _SETTLED_AGAIN: Final = 0.2
 _REFUSALS: Final = (MessageGoneError, ReceiptExpiredError)
-_SENDS_AT_ONCE: Final = 3
+_SENDS_AT_ONCE: Final = 2
 """To each queue: one of them may have to wait for a partition without a leader."""
 _SLOW: Final = 1.5
 """How many times its visibility timeout a slow worker takes, at most."""
+_CARE_PAUSE_S: Final = 8.0
+_PURGES: Final = 0.3
+_SOON_S: Final = 0.5
+"""Nobody asks a second time so soon."""
 _PAUSE_MAX_S: Final = 4.0
 
 
@@ -342,3 +347,56 @@ class QueueWorker:
                 ask = lambda: queue.release(handle)  # noqa: E731
         if await user.settle(wish, ask) is Outcome.REFUSED:
             self._sometimes.reached("old receipt refused")
+
+
+@final
+class QueueCaretaker:
+    """Purges queues now and then, and goes back to their beginning.
+
+    If it is not told soon what came of it, nobody knows any more what is from before.
+    """
+
+    def __init__(
+        self,
+        plan: QueuePlan,
+        addresses: str,
+        random: Random,
+        book: QueueBook,
+        sometimes: Sometimes,
+    ) -> None:
+        """Look after the queues that want it."""
+        self.should_stop = False
+        self._plan = plan
+        self._addresses = addresses
+        self._random = random
+        self._book = book
+        self._sometimes = sometimes
+
+    async def run(self, process: Process) -> None:
+        """Work until told to stop."""
+        while not self.should_stop:
+            try:
+                async with connect(
+                    self._addresses, env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    while not self.should_stop:
+                        await trio.sleep(self._random.uniform(0.5, _CARE_PAUSE_S))
+                        await self._care(client)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _care(self, client: Client) -> None:
+        setup = self._random.choice([each for each in self._plan.queues if each.is_looked_after])
+        queue = client.queue(setup.name)
+        await queue.counts()
+        is_purge = self._random.random() < _PURGES
+        disturb = self._book.purged if is_purge else self._book.disturbed
+        was_certain = self._book.is_certain(setup.name)
+        disturb(setup.name, inf)
+        began = trio.current_time()
+        count = await (queue.purge() if is_purge else queue.seek("earliest"))
+        if count:
+            self._sometimes.reached("queue purged" if is_purge else "queue sought back")
+        now = trio.current_time()
+        if was_certain and now - began < _SOON_S:
+            disturb(setup.name, now)

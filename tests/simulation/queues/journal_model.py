@@ -1,0 +1,218 @@
+"""What the journal of one partition of a queue comes to, message by message; slow and simple.
+
+Pure. It knows nothing of runs, snapshots or orders of delivery, and so is no copy of what it is
+compared with. It objects to entries that no queue may ever write.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn, final
+
+from queue_layer.entries import (
+    AnyEntry,
+    Deferred,
+    Deleted,
+    Died,
+    Expired,
+    Extended,
+    Frame,
+    Moved,
+    MoveFailed,
+    Purged,
+    Received,
+    Redriven,
+    Released,
+    Repeated,
+    Retargeted,
+    Returned,
+    Sought,
+    Target,
+    Trimmed,
+)
+from queue_layer.message_status import Kind
+from wire.queues import Run
+
+
+class State(NamedTuple):
+    """Where a message is that is neither fresh nor done."""
+
+    kind: Kind = Kind.WAITING
+    visible_at_ms: int = 0
+    receive_count: int = 0
+    lease_id: int = 0
+
+
+@dataclass(slots=True)
+class _Chain:
+    """What is to be moved to one target."""
+
+    epoch: int = 0
+    sequence: int = 0
+    offsets: deque[int] = field(default_factory=deque[int])
+
+    def break_off(self) -> None:
+        self.epoch, self.sequence = self.epoch + 1, 0
+
+    def pop(self, count: int) -> list[int]:
+        self.sequence += count
+        return [self.offsets.popleft() for _ in range(count)]
+
+
+def _offsets(runs: Iterable[Run]) -> list[int]:
+    return [offset for first, count in runs for offset in range(first, first + count)]
+
+
+@final
+class JournalModel:
+    """All messages of one partition."""
+
+    def __init__(
+        self, fail: Callable[[str, str], NoReturn], *, deliveries_max: int | None = None
+    ) -> None:
+        """Begin before the first entry; `fail` is told whose promise is broken, and how."""
+        self.cursor = 0
+        self.open: dict[int, State] = {}
+        """Below the cursor, all that are not done."""
+        self.received: dict[tuple[int, int], int] = {}
+        """By lease and offset, which delivery that was."""
+        self.first_received_ms: dict[int, int] = {}
+        self.moved_count = 0
+        self._chains: dict[Target, _Chain] = {}
+        self._attempts: dict[bytes, list[int]] = {}
+        self._time_ms = 0
+        self._low_water_mark = 0
+        self._fail = fail
+        self._deliveries_max = deliveries_max
+
+    def apply(self, frame: Frame) -> None:
+        """Take over the next frame."""
+        if frame.now_ms < self._time_ms:
+            self._fail("JournalIsKept", f"a frame of {frame.now_ms} after one of {self._time_ms}")
+        self._time_ms = frame.now_ms
+        for entry in frame.entries:
+            self._apply(entry)
+            mark = min(self.open, default=self.cursor)
+            if mark < self._low_water_mark and not isinstance(entry, Sought):
+                self._fail("JournalIsKept", f"{entry} lowers it to {mark}")
+            self._low_water_mark = mark
+
+    @property
+    def pending(self) -> dict[Target, list[int]]:
+        """Dead letters that are to be moved, in order."""
+        return {
+            target: list(chain.offsets) for target, chain in self._chains.items() if chain.offsets
+        }
+
+    def _apply(self, entry: AnyEntry) -> None:  # noqa: C901, PLR0912  (a branch for each)
+        match entry:
+            case Received():
+                self._receive(entry)
+            case Repeated():
+                for offset in self._attempts[entry.attempt_id]:
+                    self._put(offset, entry.visible_at_ms, Kind.LEASED)
+            case Deleted() | Expired():
+                for offset in self._existing(entry.runs, entry):
+                    del self.open[offset]
+            case Extended():
+                for offset in self._existing(entry.runs, entry):
+                    if self.open[offset].lease_id != entry.lease_id:
+                        self._fail("OneHolder", f"{self.open[offset]} is extended by {entry}")
+                    self._put(offset, entry.visible_at_ms, Kind.LEASED)
+            case Released():
+                for offset in self._existing(entry.runs, entry):
+                    self._put(offset, entry.visible_at_ms, Kind.WAITING)
+            case Returned():
+                for offset in self._existing(entry.runs, entry):
+                    count = max(0, self.open[offset].receive_count - 1)
+                    self._put(offset, entry.visible_at_ms, Kind.WAITING)
+                    self.open[offset] = self.open[offset]._replace(receive_count=count)
+            case Deferred():
+                for first, count, visible_at_ms in entry.runs:
+                    self._pass_to(first + count)
+                    for offset in range(first, first + count):
+                        self.open[offset] = State(visible_at_ms=visible_at_ms)
+            case Died() | Redriven():
+                self._die(entry.runs, entry.target, entry)
+            case Moved() | MoveFailed():
+                self._move(entry)
+            case Retargeted():
+                source = self._chain(entry.source)
+                if entry.source != entry.target:
+                    self._chain(entry.target).offsets.extend(source.offsets)
+                    source.offsets.clear()
+                    source.break_off()
+            case Trimmed(offset=end) | Purged(end=end):
+                self._remove(range(min(self.open, default=self.cursor), end))
+                self.cursor = max(self.cursor, end)
+            case Sought():
+                self._remove(range(self.cursor))
+                self.cursor = self._low_water_mark = entry.offset
+            case _:
+                pass  # It changes no message.
+
+    def _receive(self, entry: Received) -> None:
+        for offset in self._existing(entry.runs, entry):
+            state = self.open[offset]
+            if state.visible_at_ms > self._time_ms:
+                self._fail("OneHolder", f"{state} at {self._time_ms}, and {entry}")
+            count = state.receive_count + 1
+            if self._deliveries_max is not None and count > self._deliveries_max:
+                self._fail("CountsAreExact", f"{state} may not be handed out again: {entry}")
+            self.open[offset] = State(Kind.LEASED, entry.visible_at_ms, count, entry.lease_id)
+            self.received[entry.lease_id, offset] = count
+            self.first_received_ms.setdefault(offset, self._time_ms)
+        if entry.attempt_id is not None:
+            self._attempts[entry.attempt_id] = _offsets(entry.runs)
+
+    def _die(self, runs: list[Run], target: Target, entry: AnyEntry) -> None:
+        for offset in self._existing(runs, entry):
+            self._put(offset, 0, Kind.DEAD)
+        self._chain(target).offsets.extend(_offsets(runs))
+
+    def _move(self, entry: Moved | MoveFailed) -> None:
+        chain = self._chain(entry.target)
+        is_next = (chain.epoch, chain.sequence) == (entry.epoch, entry.sequence)
+        if not is_next or entry.count > len(chain.offsets):
+            return  # Somebody was late, and it says so of what is there no more.
+        for offset in chain.pop(entry.count):
+            if isinstance(entry, Moved):
+                self.moved_count += 1
+                del self.open[offset]
+            else:
+                self._put(offset, entry.visible_at_ms or self._time_ms, Kind.WAITING)
+        if isinstance(entry, MoveFailed):
+            chain.break_off()
+
+    def _existing(self, runs: list[Run], entry: AnyEntry) -> list[int]:
+        """Return messages, all of which must be there, and not be dead."""
+        offsets = _offsets(runs)
+        for first, count in runs:
+            self._pass_to(first + count)
+        for offset in offsets:
+            state = self.open.get(offset)
+            if state is None:
+                self._fail("DeletedIsGone", f"{offset} is done before {entry}")
+            if state.kind is Kind.DEAD:
+                self._fail("DeadOnce", f"{offset} is dead before {entry}")
+        return offsets
+
+    def _put(self, offset: int, visible_at_ms: int, kind: Kind) -> None:
+        self.open[offset] = self.open[offset]._replace(kind=kind, visible_at_ms=visible_at_ms)
+
+    def _pass_to(self, end: int) -> None:
+        for offset in range(self.cursor, end):
+            self.open[offset] = State()
+        self.cursor = max(self.cursor, end)
+
+    def _remove(self, offsets: range) -> None:
+        for chain in self._chains.values():
+            kept = deque(offset for offset in chain.offsets if offset not in offsets)
+            if len(kept) < len(chain.offsets):
+                chain.offsets = kept
+                chain.break_off()
+        for offset in [offset for offset in self.open if offset in offsets]:
+            del self.open[offset]
+
+    def _chain(self, target: Target) -> _Chain:
+        return self._chains.setdefault((target[0], target[1]), _Chain())

@@ -1,0 +1,70 @@
+"""Somebody who reads over the shoulders of all who serve queues: what they write, what they read.
+
+A broker tells nobody what is in a journal. So its functions are wrapped for as long as a life goes
+on; the code under test knows nothing of it.
+"""
+
+# It looks at what brokers show to nobody.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from broker.queues.journal import Journal
+from broker.slices import SliceReader
+from queue_layer.entries import Frame
+from queue_layer.queue_partition import QueuePartition
+from tests.simulation.mutant import Mutant
+from tests.simulation.queues.book import JournalLoaded, QueueBook
+from tests.simulation.queues.journal_model import State
+
+
+@contextmanager
+def watching_journals(book: QueueBook) -> Generator[None]:
+    """Tell `book` of all journals while the block runs."""
+    # As they are now: there may be planted bugs in them.
+    append, load = Journal._append_batch, Journal.load
+
+    def append_watched(self: Journal, values: list[bytes], now_ms: int) -> None:
+        offset = self.partition.log.log_end_offset
+        append(self, values, now_ms)
+        book.journal_appended(self.partition.key, self.epoch, offset, values)
+
+    async def load_watched(
+        self: Journal, reader: SliceReader, apply: Callable[[Frame], None]
+    ) -> bool:
+        found = await load(self, reader, apply)
+        core = cast("QueuePartition", cast("Any", apply).__self__)
+        book.journal_loaded(_loaded(self, core))
+        return found
+
+    wrapped: dict[str, Any] = {"_append_batch": append_watched, "load": load_watched}
+    patches = [(Journal, name, function) for name, function in wrapped.items()]
+    with Mutant("witness", "somebody watches", *patches).planted():
+        yield
+
+
+def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:
+    fold, partition = core._fold, journal.partition
+    return JournalLoaded(
+        partition.key,
+        partition.log.log_end_offset,
+        partition.high_watermark,
+        fold.cursor,
+        {
+            offset: State(status.kind, status.visible_at_ms, status.receive_count, status.lease_id)
+            for first, end, status in fold.runs
+            for offset in range(first, end)
+        },
+        {
+            target: [
+                offset
+                for batch in chain.batches
+                for first, count in batch
+                for offset in range(first, first + count)
+            ]
+            for target, chain in fold.moves._chains.items()
+            if chain.batches
+        },
+    )

@@ -1,0 +1,224 @@
+"""The model of a journal objects to what nobody may write, and its checker to who knows better."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+
+from queue_layer.entries import (
+    AnyEntry,
+    Deferred,
+    Deleted,
+    Died,
+    Extended,
+    Frame,
+    Moved,
+    MoveFailed,
+    Purged,
+    Received,
+    Released,
+    Returned,
+    Sought,
+    Trimmed,
+    encode,
+)
+from queue_layer.message_status import Kind
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.queues.book import Delivered, FinalMessage, JournalLoaded, QueueBook
+from tests.simulation.queues.journal_model import JournalModel, State
+from tests.simulation.queues.journal_promises import JournalIsKept
+from tests.simulation.queues.plans import QueueSetup
+
+TARGET = (b"dead", 0)
+PLACE = (b"queue", 0)
+JOBS = QueueSetup("jobs", "jobs", 1, settings={"receive_durability": "strict"})
+
+
+def fail(checker: str, what: str) -> NoReturn:
+    raise ViolationError(checker, what)
+
+
+def model_of(*steps: tuple[int, AnyEntry]) -> JournalModel:
+    model = JournalModel(fail, deliveries_max=2)
+    for now_ms, entry in steps:
+        model.apply(Frame(now_ms, [entry]))
+    return model
+
+
+def received(
+    lease_id: int, *offsets: int, until: int = 100, attempt: bytes | None = None
+) -> Received:
+    return Received(lease_id, [(offset, 1) for offset in offsets], until, "", attempt)
+
+
+def test_a_model_knows_what_becomes_of_each_message() -> None:
+    model = model_of(
+        (0, Sought(0)),
+        (1, received(1, 0, 2, 3)),
+        (2, Deleted([(0, 1)])),
+        (3, Extended(1, [(2, 1)], 300)),
+        (4, Released([(3, 1)], 50)),
+        (5, Deferred([(5, 1, 70)])),
+        (6, received(2, 6)),
+        (7, Returned([(6, 1)], 7)),
+    )
+
+    assert model.cursor == 7
+    assert model.open == {
+        1: State(),
+        2: State(Kind.LEASED, 300, 1, 1),
+        3: State(Kind.WAITING, 50, 1, 1),
+        4: State(),
+        5: State(visible_at_ms=70),
+        6: State(Kind.WAITING, 7, 0, 2),
+    }
+
+
+def test_dead_letters_leave_in_their_order() -> None:
+    model = model_of(
+        (0, Sought(0)),
+        (1, received(1, 0, 1, 2)),
+        (2, Died([(1, 1)], TARGET)),
+        (2, Died([(0, 1), (2, 1)], TARGET)),
+        (3, Moved(TARGET, 0, 0, 1)),
+    )
+
+    assert model.pending == {TARGET: [0, 2]}
+    model.apply(Frame(4, [Moved(TARGET, 0, 0, 1)]))  # Said before.
+    model.apply(Frame(4, [MoveFailed(TARGET, 0, 1, 1, "gone")]))
+    assert model.pending == {TARGET: [2]}
+    assert model.open[0].kind is Kind.WAITING
+    model.apply(Frame(5, [Moved(TARGET, 1, 0, 1)]))
+    assert 2 not in model.open
+
+
+def test_what_is_purged_trimmed_or_sought_is_gone() -> None:
+    model = model_of((0, Sought(0)), (1, received(1, 0, 1, 2)), (2, Purged(2)), (3, Trimmed(1)))
+
+    assert list(model.open) == [2]
+    model.apply(Frame(4, [Sought(1)]))
+    assert (model.open, model.cursor) == ({}, 1)
+
+
+WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
+    "handed out while somebody has it": (
+        "OneHolder",
+        [(1, received(1, 0)), (99, received(2, 0))],
+    ),
+    "handed out before its time": (
+        "OneHolder",
+        [(1, Deferred([(0, 1, 50)])), (49, received(1, 0))],
+    ),
+    "handed out though it is done": (
+        "DeletedIsGone",
+        [(1, received(1, 0)), (2, Deleted([(0, 1)])), (200, received(2, 0))],
+    ),
+    "handed out though it is dead": (
+        "DeadOnce",
+        [(1, received(1, 0)), (2, Died([(0, 1)], TARGET)), (200, received(2, 0))],
+    ),
+    "dead twice": (
+        "DeadOnce",
+        [(1, received(1, 0)), (2, Died([(0, 1)], TARGET)), (3, Died([(0, 1)], TARGET))],
+    ),
+    "handed out too often": (
+        "CountsAreExact",
+        [(1, received(1, 0)), (101, received(2, 0)), (201, received(3, 0, until=300))],
+    ),
+    "extended by somebody else": (
+        "OneHolder",
+        [(1, received(1, 0)), (101, received(2, 0, until=200)), (102, Extended(1, [(0, 1)], 300))],
+    ),
+    "time runs back": ("JournalIsKept", [(5, received(1, 0)), (4, received(2, 1))]),
+}
+
+
+@pytest.mark.parametrize(("checker", "steps"), WRONG.values(), ids=WRONG)
+def test_a_model_objects_to_what_no_queue_may_write(
+    checker: str, steps: list[tuple[int, AnyEntry]]
+) -> None:
+    steps = [(0, Sought(0)), *steps]
+
+    with pytest.raises(ViolationError) as objection:
+        model_of(*steps)
+
+    assert objection.value.checker == checker
+
+
+def book_of(*entries: AnyEntry, epoch: int = 1) -> QueueBook:
+    book = QueueBook([JournalIsKept()], [JOBS], lead_s=0.0)
+    book.created("jobs", b"queue")
+    for offset, entry in enumerate(entries):
+        book.journal_appended(PLACE, epoch, offset, [encode(Frame(1, [entry]))])
+    return book
+
+
+def loaded(end: int, known: Mapping[int, State], **fields: Any) -> JournalLoaded:  # noqa: ANN401
+    base = JournalLoaded(PLACE, end, end, 1, known, {})
+    return msgspec.structs.replace(base, **fields)
+
+
+LEASED = State(Kind.LEASED, 100, 1, 1)
+
+
+def test_who_knows_what_the_journal_says_is_right() -> None:
+    book = book_of(Sought(0), received(1, 0))
+
+    book.journal_loaded(loaded(1, {}, cursor=0))
+    book.journal_loaded(loaded(2, {0: LEASED}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        loaded(2, {}),
+        loaded(2, {0: LEASED._replace(receive_count=0)}),
+        loaded(2, {0: LEASED}, cursor=2),
+        loaded(2, {0: LEASED}, pending={TARGET: [0]}),
+    ],
+)
+def test_who_knows_anything_else_is_not(wrong: JournalLoaded) -> None:
+    book = book_of(Sought(0), received(1, 0))
+
+    with pytest.raises(ViolationError, match="JournalIsKept"):
+        book.journal_loaded(wrong)
+
+
+def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
+    book = book_of(Sought(0), received(1, 0), epoch=2)
+    book.journal_appended(PLACE, 1, 1, [encode(Frame(1, [received(1, 7)]))])
+
+    book.journal_loaded(loaded(2, {0: LEASED}))
+
+
+def test_what_is_not_committed_yet_is_not_compared() -> None:
+    book = book_of(Sought(0), received(1, 0))
+
+    book.journal_loaded(loaded(2, {}, committed_end=1))
+
+
+def delivery(lease_id: int, count: int) -> Delivered:
+    receipt = msgspec.msgpack.encode((1, b"queue", 0, lease_id, [(0, 1)])) + bytes(16)
+    return Delivered("jobs", (0, 0), b"0", None, count, receipt, 1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("lease_id", "count"), [(2, 1), (1, 2)])
+def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> None:
+    book = book_of(Sought(0), received(1, 0))
+    book.delivered(delivery(1, 1))
+    book.journal_loaded(loaded(2, {0: LEASED}))
+    topics = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
+    book.ended(topics)
+
+    book.delivered(delivery(lease_id, count))
+    with pytest.raises(ViolationError, match="JournalIsKept"):
+        book.ended(topics)
+
+
+def test_what_was_to_wait_is_not_handed_out_before() -> None:
+    book = book_of(Sought(0), received(1, 0))
+    book.journal_loaded(loaded(2, {0: LEASED}))
+
+    with pytest.raises(ViolationError, match="was to wait"):
+        book.ended({"jobs": {(0, 0): FinalMessage(b"0", None, {"tidelog.deliver_at_ms": b"2"})}})
