@@ -61,7 +61,7 @@ def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:
             target: [
                 offset
                 for batch in chain.batches
-                for first, count in batch
+                for first, count in batch.runs
                 for offset in range(first, first + count)
             ]
             for target, chain in fold.moves._chains.items()
