@@ -6,7 +6,7 @@ a connection or a leader asks for one without waiting, and is told when anything
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, cast, final
 
@@ -20,7 +20,7 @@ from client.metadata import MetadataCache
 from client.racing import first_success
 from wire import api
 from wire.api import Api
-from wire.env import Env
+from wire.env import BytesLike, Env
 from wire.errors import (
     BrokerError,
     ConnectError,
@@ -275,6 +275,7 @@ class Cluster:
         request: RequestType,
         *,
         patience: float | None = None,
+        attachment: Sequence[BytesLike] = (),
     ) -> ReplyType:
         """Ask over this connection; close it when no answer comes in time.
 
@@ -283,6 +284,7 @@ class Cluster:
             asked: What.
             request: The message.
             patience: How long to wait, in seconds; `request_timeout` by default.
+            attachment: What follows the message.
 
         Raises:
             BrokerError: The broker refused, or did not answer.
@@ -290,7 +292,9 @@ class Cluster:
         """
         patience = self.config.request_timeout if patience is None else patience
         with trio.move_on_after(patience):
-            return await connection.ask(asked, request)
+            return await connection.call(
+                asked, request, take=lambda reply, _: reply, attachment=attachment
+            )
         connection.close()
         raise RequestTimedOutError(f"the broker did not answer {asked.key.name} in {patience} s")
 

@@ -25,7 +25,14 @@ from client.queue_message import (
 )
 from client.queue_receiver import QueueReceiver, ReceiveOrder
 from client.queue_redrive import RedriveReport, report_of
-from client.queue_sending import OutgoingMessage, check_for_kind, is_plain, record_of
+from client.queue_sender import looks_at_messages
+from client.queue_sending import (
+    MessageFields,
+    OutgoingMessage,
+    check_for_kind,
+    is_plain,
+    record_of,
+)
 from client.queue_settler import QueueSettler
 from client.queue_shared import QueueShared
 from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
@@ -71,41 +78,26 @@ class Queue:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    async def send(
-        self,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Iterable[tuple[str, bytes]] = (),
-        delay: float | None = None,
-        priority: int | None = None,
-        deduplication_id: str | None = None,
-    ) -> Receipt:
+    async def send(self, value: bytes | None, **fields: Unpack[MessageFields]) -> Receipt:
         """Send one message and wait until it is acknowledged.
 
         Args:
             value: The message.
-            key: FIFO queues: its group. Others: messages with the same key are in one partition.
-            headers: Pairs of name and value.
-            delay: Nobody gets it for so many seconds, of any number; by default, what the queue
-                says. Counted from now by the clock of this machine.
-            priority: Its lane, in a queue that has some; 0 is the most urgent.
-            deduplication_id: FIFO queues: within the window, one message with this id is kept.
+            fields: `key` or `group`, which are the same: messages with the same one are in one
+                partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
+                and value. `delay`: nobody gets it for so many seconds, of any number, counted from
+                now by the clock of this machine; by default, what the queue says. `priority`: its
+                lane, in a queue that has some; 0 is the most urgent. `deduplication_id`: FIFO
+                queues: within the window, one message with this id is kept.
 
         Raises:
             UnknownQueueError: There is no such queue.
             DeliveryTimeoutError: It was not acknowledged in time; it may be in the queue.
             RecordTooLargeError: It exceeds a limit of the broker.
+            InvalidRequestError: The queue does not take such a message.
             ValueError: A number is out of range.
         """
-        message = OutgoingMessage(
-            value=value,
-            key=key,
-            headers=headers,
-            delay=delay,
-            priority=priority,
-            deduplication_id=deduplication_id,
-        )
+        message = OutgoingMessage(value=value, **fields)
         (result,) = await self._send([message])
         if isinstance(result, TidelogError):
             raise result
@@ -151,7 +143,7 @@ class Queue:
             return None
         await trio.lowlevel.checkpoint()
         description = await self._asker.describe()
-        if description.is_fifo:
+        if looks_at_messages(description):
             return None
         producer = await self._shared.producer()
         return await producer.send_values(description.topic, messages)
@@ -160,10 +152,14 @@ class Queue:
         await trio.lowlevel.checkpoint()
         now_ms = self._cluster.env.clock.now_ms()
         description = await self._asker.describe()
-        is_deduplicated = description.config.get("content_based_deduplication") == "on"
+        topic, is_fifo = description.topic, description.is_fifo
         for message in messages:
-            check_for_kind(message, is_fifo=description.is_fifo, is_deduplicated=is_deduplicated)
-        records = [record_of(message, description.topic, now_ms=now_ms) for message in messages]
+            check_for_kind(message, is_fifo=is_fifo)
+        records = [
+            record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
+        ]
+        if looks_at_messages(description):
+            return await self._shared.sender(self.name).send(description, records)
         producer = await self._shared.producer()
         return await producer.send_records(description.topic, records)
 

@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import TypeGuard, cast, final
+from typing import TypedDict, TypeGuard, cast, final
 
 import msgspec
 
@@ -13,14 +13,12 @@ from client.outgoing import OutgoingRecord, checked_record
 from client.queue_message import milliseconds
 from wire.errors import InvalidRequestError
 from wire.queues import (
+    DEDUPLICATION_ID_BYTES_MAX,
     DEDUPLICATION_ID_HEADER,
     DELIVER_AT_HEADER,
     HEADER_PREFIX,
     PRIORITY_HEADER,
 )
-
-_DEDUPLICATION_ID_LENGTH_MAX = 128
-"""Bytes of UTF-8."""
 
 _PLAIN_BYTES_MAX = 32 << 10
 
@@ -31,7 +29,10 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     value: bytes | None
     key: bytes | None = None
-    """FIFO queues: its group, which is handed out in order. Others: as for records."""
+    """As for records: messages with the same key are in one partition."""
+    group: bytes | None = None
+    """FIFO queues: messages of one group are handed out in order. The same as `key`, which is where
+    it is kept."""
     headers: Iterable[tuple[str, bytes]] = ()
     delay: float | None = None
     """Nobody gets it for so many seconds; `None` for what the queue says."""
@@ -48,34 +49,44 @@ def is_plain(messages: Sequence[bytes | OutgoingMessage]) -> TypeGuard[Sequence[
     )
 
 
-def record_of(message: OutgoingMessage, topic: str, *, now_ms: int) -> OutgoingRecord:
+class MessageFields(TypedDict, total=False):
+    """The fields of `OutgoingMessage` beside its value, as keywords."""
+
+    key: bytes | None
+    group: bytes | None
+    headers: Iterable[tuple[str, bytes]]
+    delay: float | None
+    priority: int | None
+    deduplication_id: str | None
+
+
+def record_of(
+    message: OutgoingMessage, topic: str, *, now_ms: int, is_fifo: bool = False
+) -> OutgoingRecord:
     """Return the record of a message.
 
     Raises:
         TypeError: Something is not of its type; the message says what it should be.
-        ValueError: A number is out of range, or a header means something to queues.
+        ValueError: A number is out of range, a header means something to queues, or key and group
+            are not the same.
     """
-    record = checked_record(topic, message.value, message.key, None, message.headers, None)
+    key = _key_of(message)
+    record = checked_record(topic, message.value, key, None, message.headers, None)
     for name, _ in record.headers:
         if name.startswith(HEADER_PREFIX):
             raise ValueError(
                 f"headers that begin with {HEADER_PREFIX!r} are set by queues, {name!r} is one"
             )
+    if is_fifo and message.delay == 0:
+        message = msgspec.structs.replace(message, delay=None)  # That of the queue applies.
     fields = _fields(message, now_ms)
     if not fields:
         return record
     return msgspec.structs.replace(record, headers=(*record.headers, *fields))
 
 
-def check_for_kind(
-    message: OutgoingMessage, *, is_fifo: bool, is_deduplicated: bool = False
-) -> None:
-    """Check that a message may be sent to a queue of this kind.
-
-    Args:
-        message: What is to be sent.
-        is_fifo: Whether the queue has message groups.
-        is_deduplicated: Whether it makes deduplication ids of values (content-based).
+def check_for_kind(message: OutgoingMessage, *, is_fifo: bool) -> None:
+    """Check that a message may be sent to a queue of this kind: with message groups, or without.
 
     Raises:
         InvalidRequestError: It may not, and why.
@@ -83,8 +94,8 @@ def check_for_kind(
     if not is_fifo:
         if message.deduplication_id is not None:
             raise InvalidRequestError("only FIFO queues take deduplication ids")
-    elif message.key is None:
-        raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")
+    elif _key_of(message) is None:
+        raise InvalidRequestError("a message to a FIFO queue needs a group")
     elif message.delay:
         raise InvalidRequestError(
             "messages of a FIFO queue have no delays of their own; the queue can have one"
@@ -92,13 +103,13 @@ def check_for_kind(
         )
     elif message.priority is not None:
         raise InvalidRequestError("a FIFO queue has an order of its own, and no priorities")
-    elif message.deduplication_id is not None:
-        # Better not sent than sent twice.
-        raise InvalidRequestError("brokers do not look for duplicates yet; send it without the id")
-    elif is_deduplicated:
-        raise InvalidRequestError(
-            "brokers do not look for duplicates yet; turn content_based_deduplication off"
-        )
+
+
+def _key_of(message: OutgoingMessage) -> bytes | None:
+    key, group = message.key, message.group
+    if key is not None and group is not None and key != group:
+        raise ValueError("key and group are the same thing; give one of them")
+    return key if group is None else group
 
 
 def _fields(message: OutgoingMessage, now_ms: int) -> list[tuple[str, bytes]]:
@@ -112,9 +123,9 @@ def _fields(message: OutgoingMessage, now_ms: int) -> list[tuple[str, bytes]]:
         fields.append((PRIORITY_HEADER, str(index(message.priority)).encode()))
     if message.deduplication_id is not None:
         sent_id = message.deduplication_id.encode()
-        if not 1 <= len(sent_id) <= _DEDUPLICATION_ID_LENGTH_MAX:
+        if not 1 <= len(sent_id) <= DEDUPLICATION_ID_BYTES_MAX:
             raise ValueError(
-                f"a deduplication id has 1 to {_DEDUPLICATION_ID_LENGTH_MAX} bytes,"
+                f"a deduplication id has 1 to {DEDUPLICATION_ID_BYTES_MAX} bytes,"
                 f" not {len(sent_id)}"
             )
         fields.append((DEDUPLICATION_ID_HEADER, sent_id))

@@ -11,6 +11,7 @@ from client.cluster import Cluster
 from client.config import ProducerConfig
 from client.producer import Producer
 from client.queue_directory import QueueDirectory
+from client.queue_sender import QueueSender
 
 _BATCH_BYTES: Final = 64 << 10
 """Of a batch that is sent. Brokers hand out whole batches, so whoever receives a few messages of a
@@ -25,6 +26,7 @@ class QueueShared:
         """Open nothing yet."""
         self.cluster = cluster
         self.directory = QueueDirectory(cluster)
+        self._senders: dict[str, QueueSender] = {}
         self._producer: Producer | None = None
         self._opening = trio.Lock()
 
@@ -38,3 +40,10 @@ class QueueShared:
                 producer = Producer(self.cluster, config)
                 self._producer = await producer.__aenter__()
         return self._producer
+
+    def sender(self, name: str) -> QueueSender:
+        """Return what sends to a queue whose brokers look at each message."""
+        sender = self._senders.get(name)
+        if sender is None:
+            sender = self._senders[name] = QueueSender(self.cluster, self.directory, name)
+        return sender

@@ -23,6 +23,14 @@ class Receipt(msgspec.Struct, frozen=True):
     timestamp_ms: int
     ack_level: AckLevel | None
     """What is true of the record at the moment of the reply, `None` when `offset` is."""
+    is_duplicate: bool = False
+    """Messages of FIFO queues: it was sent before, within the window, and all else says where the
+    original is."""
+
+    @property
+    def message_id(self) -> str:
+        """The name of a message in its topic, as who receives it sees it; empty if not known."""
+        return "" if self.offset is None else f"{self.partition}-{self.offset}"
 
 
 class RangeReceipt(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from client.queue_looking import SeenMessage
 from client.queue_message import Message as TrioMessage
 from client.queue_message import Origin
 from client.queue_redrive import RedriveReport
-from client.queue_sending import OutgoingMessage
+from client.queue_sending import MessageFields, OutgoingMessage
 from client.queue_worker import QueueWorker as TrioQueueWorker
 from client.queue_worker import WorkerSettings, WorkerStatistics
 from client.receipt import Receipt
@@ -133,28 +133,9 @@ class Queue:
         self._thread = thread
         self._queue = queue
 
-    def send(
-        self,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Iterable[tuple[str, bytes]] = (),
-        delay: float | None = None,
-        priority: int | None = None,
-        deduplication_id: str | None = None,
-    ) -> Receipt:
+    def send(self, value: bytes | None, **fields: Unpack[MessageFields]) -> Receipt:
         """Send one message and wait until it is acknowledged; see `tidelog.Queue.send`."""
-        return self._thread.call(
-            partial(
-                self._queue.send,
-                value,
-                key=key,
-                headers=headers,
-                delay=delay,
-                priority=priority,
-                deduplication_id=deduplication_id,
-            )
-        )
+        return self._thread.call(partial(self._queue.send, value, **fields))
 
     def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
         """Send messages and wait until all are acknowledged; see `tidelog.Queue.send_batch`."""

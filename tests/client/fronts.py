@@ -27,7 +27,7 @@ from wire.fetch import FetchRequest, ListOffsetsRequest, PartitionFetch
 from wire.outbox import Outbox
 from wire.produce import ProduceRequest
 from wire.queue_admin import DescribeQueuesReply
-from wire.queues import ReceiveRequest, SettleRequest
+from wire.queues import ReceiveRequest, SendRequest, SettleRequest
 from wire.rpc import Outcome, RpcConnection
 from wire.session import (
     ApiVersions,
@@ -44,8 +44,15 @@ Answer = Callable[[object], Awaitable[object]]
 _ALL = [cast("AnyApi", found) for found in vars(api).values() if isinstance(found, api.Api)]
 _BY_KEY = {int(each.key): each for each in _ALL}
 _OF_RECORDS = (ProduceRequest, FetchRequest, ListOffsetsRequest)
-_OfPartitions = ProduceRequest | FetchRequest | ListOffsetsRequest | ReceiveRequest | SettleRequest
-_OF_PARTITIONS = (*_OF_RECORDS, ReceiveRequest, SettleRequest)
+_OfPartitions = (
+    ProduceRequest
+    | FetchRequest
+    | ListOffsetsRequest
+    | ReceiveRequest
+    | SendRequest
+    | SettleRequest
+)
+_OF_PARTITIONS = (*_OF_RECORDS, ReceiveRequest, SendRequest, SettleRequest)
 
 
 class _OfPartition(Protocol):
@@ -68,6 +75,8 @@ class Front:
         """Whether nothing is answered; connections are made by the operating system."""
         self.is_ready = True
         """Whether HELLO is answered well."""
+        self.lost_count = 0
+        """So many answers to `SEND` are still to be lost, with the connection."""
         self.refusal: BrokerError | None = None
         """What all questions but HELLO are answered with."""
         self._cluster = cluster
@@ -156,6 +165,10 @@ class Front:
         except BrokerError as error:
             self._put(request, error, b"", outbox)
         else:
+            if self.lost_count and served.key is api.ApiKey.SEND:
+                self.lost_count -= 1
+                self.break_connections()
+                return
             self._put(request, reply, data, outbox)
 
     def _put(self, request: Request, reply: object, data: bytes, outbox: Outbox) -> None:
@@ -298,6 +311,8 @@ def _partitions_of(message: _OfPartitions) -> Sequence[int | _OfPartition]:
             return message.batches
         case SettleRequest():
             return message.settlements
+        case SendRequest():
+            return [message.partition]
         case _:
             return message.partitions
 

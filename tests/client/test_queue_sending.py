@@ -45,10 +45,9 @@ def test_what_makes_no_sense_is_refused(message: OutgoingMessage, complaint: str
     ("message", "is_fifo", "complaint"),
     [
         (OutgoingMessage(value=b"v", deduplication_id="1"), False, "only FIFO queues take"),
-        (OutgoingMessage(value=b"v"), True, "needs a group: give its key"),
+        (OutgoingMessage(value=b"v"), True, "needs a group"),
         (OutgoingMessage(value=b"v", key=b"k", delay=1), True, "have no delays of their own"),
         (OutgoingMessage(value=b"v", key=b"k", priority=1), True, "and no priorities"),
-        (OutgoingMessage(value=b"v", key=b"k", deduplication_id="1"), True, "for duplicates yet"),
     ],
 )
 def test_each_kind_of_queue_has_rules_of_its_own(
@@ -63,12 +62,21 @@ def test_both_kinds_take_what_is_right_for_them() -> None:
     check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
 
 
-def test_a_queue_that_is_to_look_for_duplicates_by_itself_is_not_sent_to() -> None:
-    """Better not sent than sent twice: brokers do not look for them yet."""
-    message = OutgoingMessage(value=b"v", key=b"k")
+def test_group_and_key_are_the_same_thing() -> None:
+    message = OutgoingMessage(value=b"v", group=b"g")
 
-    with pytest.raises(InvalidRequestError, match="turn content_based_deduplication off"):
-        check_for_kind(message, is_fifo=True, is_deduplicated=True)
+    assert record_of(message, "orders", now_ms=1).key == b"g"
+    check_for_kind(message, is_fifo=True)
+    with pytest.raises(ValueError, match="give one of them"):
+        record_of(OutgoingMessage(value=b"v", key=b"k", group=b"g"), "orders", now_ms=1)
+
+
+def test_a_message_of_a_fifo_queue_that_asks_for_no_delay_gets_that_of_the_queue() -> None:
+    """Statement 33."""
+    message = OutgoingMessage(value=b"v", group=b"g", delay=0)
+
+    assert record_of(message, "orders", now_ms=1, is_fifo=True).headers == ()
+    assert record_of(message, "orders", now_ms=1).headers == (("tidelog.deliver_at_ms", b"1"),)
 
 
 @pytest.mark.parametrize(

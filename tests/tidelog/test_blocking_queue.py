@@ -102,3 +102,12 @@ def test_a_worker_calls_a_function_in_threads_until_it_is_stopped(queue: Queue) 
 def test_a_worker_of_a_queue_that_is_not_there_says_so(client: blocking.Client) -> None:
     with pytest.raises(UnknownQueueError):
         client.queue("nope").work(print)
+
+
+def test_a_message_that_was_sent_before_is_kept_once(client: blocking.Client) -> None:
+    client.admin.create_queue("transfers", fifo=True)
+    transfers = client.queue("transfers")
+    receipts = [transfers.send(b"5", group=b"a", deduplication_id="1") for _ in range(2)]
+
+    assert [each.is_duplicate for each in receipts] == [False, True]
+    assert [message.value for message in transfers.receive(wait=5)] == [b"5"]

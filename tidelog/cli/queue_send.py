@@ -29,6 +29,8 @@ class _Fields(TypedDict):
     """What all messages of one `send` have in common."""
 
     key: str | None
+    group: str | None
+    deduplication_id: str | None
     headers: list[tuple[str, bytes]]
     delay: float | None
     priority: int | None
@@ -38,11 +40,18 @@ class _Fields(TypedDict):
     epilog=examples(
         "tidelog queue send payments 'order 17'",
         "tidelog queue send payments --delay 3600 < orders.txt",
+        "tidelog queue send transfers --group account-7 --deduplication-id t-1 'take 5'",
     )
 )
 @click.argument("name", metavar="QUEUE")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("--key", help="FIFO queues: the group of the messages.")
+@click.option("--key", help="Messages with the same key are in one partition.")
+@click.option("--group", help="FIFO queues: their group, which is handed out in order.")
+@click.option(
+    "--deduplication-id",
+    metavar="ID",
+    help="FIFO queues: of the messages with this id, one is kept within the window.",
+)
 @click.option(
     "--headers", callback=read_headers, metavar="K=V,...", help="Headers that every message gets."
 )
@@ -65,11 +74,12 @@ def send(
     """
     if not values and sys.stdin is None:
         raise click.UsageError("standard input is closed; give a VALUE")
+    if fields["deduplication_id"] is not None and len(values) != 1:
+        raise click.UsageError("a deduplication id is that of one message; give one VALUE")
     sending = _Sending(_model(fields))
     interrupted_by = trio.run(sending.send_all, broker, name, values)
     if as_json:
-        places = [(each.partition, each.offset) for each in sending.sent]
-        print_json([{"message_id": f"{p}-{o}", "partition": p, "offset": o} for p, o in places])
+        print_json([_as_json(receipt) for receipt in sending.sent])
     if sending.failure is not None:
         raise CommandError(f"{sending.failure}; {sending.count_text()} sent") from sending.failure
     if interrupted_by:
@@ -77,6 +87,18 @@ def send(
         raise click.exceptions.Exit(interrupted_by)
     if not as_json:
         click.echo(f"sent {sending.count_text()}")
+        for receipt in sending.sent:
+            if receipt.is_duplicate:
+                click.echo(f"{receipt.message_id} had been sent before, and is kept once")
+
+
+def _as_json(receipt: Receipt) -> dict[str, object]:
+    return {
+        "message_id": receipt.message_id,
+        "partition": receipt.partition,
+        "offset": receipt.offset,
+        "is_duplicate": receipt.is_duplicate,
+    }
 
 
 def _model(fields: _Fields) -> OutgoingMessage:
@@ -85,10 +107,12 @@ def _model(fields: _Fields) -> OutgoingMessage:
     Raises:
         click.UsageError: No message may have them.
     """
-    key = fields["key"]
+    key, group = fields["key"], fields["group"]
     model = OutgoingMessage(
         value=None,
         key=None if key is None else os.fsencode(key),
+        group=None if group is None else os.fsencode(group),
+        deduplication_id=fields["deduplication_id"],
         headers=fields["headers"],
         delay=fields["delay"],
         priority=fields["priority"],

@@ -49,3 +49,41 @@ def test_bytes_are_sent_as_they_were_given(queue: str, capsys: Printed) -> None:
 
     assert (message["value"], message["key"]) == ({"base64": "//4="}, {"base64": "/w=="})
     assert message["headers"] == [{"name": "name", "value": {"base64": "/w=="}}]
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_message_with_an_id_that_was_sent_before_is_kept_once(capsys: Printed) -> None:
+    assert main.run(["queue", "create", "transfers", "--fifo"]) == 0
+    words = ["queue", "send", "transfers", "--group", "a", "--deduplication-id", "t-1"]
+    capsys.readouterr()
+    assert main.run([*words, "take 5"]) == 0
+    assert capsys.readouterr().out == "sent 1 message\n"
+    assert main.run([*words, "take 5"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "sent 1 message",
+        "0-0 had been sent before, and is kept once",
+    ]
+    assert main.run([*words, "take 5", "--json"]) == 0
+    (receipt,) = json.loads(capsys.readouterr().out)
+    assert receipt == {"message_id": "0-0", "partition": 0, "offset": 0, "is_duplicate": True}
+
+
+@pytest.mark.usefixtures("at_broker")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["v", "w", "--group", "g", "--deduplication-id", "1"], "that of one message"),
+        (["v", "--group", "g", "--deduplication-id", ""], "has 1 to 128 bytes, not 0"),
+        (["v", "--group", "g", "--key", "k"], "give one of them"),
+        (["v"], "a message to a FIFO queue needs a group"),
+    ],
+)
+def test_what_a_fifo_queue_does_not_take_is_one_clear_line(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    assert main.run(["queue", "create", "transfers", "--fifo"]) == 0
+    capsys.readouterr()
+
+    assert main.run(["queue", "send", "transfers", *words]) != 0
+
+    assert complaint in capsys.readouterr().err
