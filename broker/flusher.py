@@ -1,7 +1,8 @@
 """Group commit: makes partitions durable, one sync under way for each.
 
 Shell: owns the flush tasks. Whatever arrives while a sync runs is covered by the next one, so
-batches grow by themselves under load and nothing lingers when there is none.
+batches grow by themselves under load and nothing lingers when there is none. Nobody waits for
+checkpoints that only let the next start scan less: they are written while flushes go on.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,6 +13,7 @@ import trio
 
 from broker.partition import Partition
 from isr.durability import Durability
+from logstore.flush import Flush
 from wire.env import Env
 
 _LATE_MAX_S = 0.05
@@ -65,7 +67,7 @@ class Flusher:
     async def forget(self, partition: Partition) -> None:
         """Flush a partition no more, and return when nobody touches its files."""
         self._lazy.pop(partition, None)
-        while partition.is_flushing or partition.is_held:
+        while self._is_busy(partition) or partition.is_held:
             await self._ended.wait()
 
     @asynccontextmanager
@@ -73,7 +75,7 @@ class Flusher:
         """Let nobody touch a log while the block runs, which begins when nobody does."""
         partition.is_held = True
         try:
-            while partition.is_flushing:
+            while self._is_busy(partition):
                 await self._ended.wait()
             yield
         finally:
@@ -116,12 +118,14 @@ class Flusher:
             log.request_checkpoint()
         if self._env.buggify("flush late"):
             await trio.sleep(self._env.random.uniform(0, _LATE_MAX_S))
-        flush = log.begin_flush()
-        if flush is None:
-            return
-        partition.flushes_begun += 1
         self._under_way[partition] = trio.current_time()
         try:
+            while log.is_checkpoint_due and partition.is_checkpointing:
+                await self._ended.wait()  # One checkpoint at a time, the older one first.
+            flush = log.begin_flush(may_leave_checkpoint=True)
+            if flush is None:
+                return
+            partition.flushes_begun += 1
             await self._env.offload(flush.run)
         except OSError as error:
             log.fail(f"fsync failed: {error}", keeps_durable=True)
@@ -129,6 +133,7 @@ class Flusher:
         else:
             log.end_flush(flush)
             partition.progressed()
+            self._begin_checkpoint(partition)
             self._env.probe(
                 "log_flushed",
                 severity="debug",
@@ -140,6 +145,39 @@ class Flusher:
             del self._under_way[partition]
         partition.flushes_ended += 1
         self._tell_ended()
+
+    def _begin_checkpoint(self, partition: Partition) -> None:
+        checkpoint = partition.log.begin_checkpoint()
+        if checkpoint is not None:
+            partition.is_checkpointing = True
+            self._running_count += 1
+            self._nursery.start_soon(self._write_checkpoint, partition, checkpoint)
+
+    async def _write_checkpoint(self, partition: Partition, checkpoint: Flush) -> None:
+        log = partition.log
+        try:
+            await self._env.offload(checkpoint.run)
+        except OSError as error:
+            log.fail(f"writing a checkpoint failed: {error}", keeps_durable=True)
+            partition.note_status(f"writing a checkpoint failed: {error}")
+        else:
+            log.end_checkpoint(checkpoint)
+            self._env.probe(
+                "log_checkpointed",
+                severity="debug",
+                directory=log.directory,
+                had_room=not checkpoint.had_no_room,
+            )
+        finally:
+            partition.is_checkpointing = False
+            self._running_count -= 1
+            self._tell_ended()
+        if log.is_checkpoint_useful:  # The log was rolled meanwhile.
+            self.request(partition)
+
+    @staticmethod
+    def _is_busy(partition: Partition) -> bool:
+        return partition.is_flushing or partition.is_checkpointing
 
     def _tell_ended(self) -> None:
         if self._ended.statistics().tasks_waiting:

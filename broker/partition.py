@@ -93,6 +93,8 @@ class Partition:
         """As far as it was known when this broker took its role."""
         self.is_flushing = False
         """Whether a flush task is under way."""
+        self.is_checkpointing = False
+        """Whether a checkpoint is being written that a flush has left."""
         self.is_flush_wanted = False
         """Whether a flush must begin after the one that is under way."""
         self.flushes_begun = 0

@@ -33,6 +33,8 @@ class FlushWork(msgspec.Struct, frozen=True):
     """To be written when all else is durable; describes the log as far as `end`."""
     bytes_since_checkpoint: int
     """Bytes that a start need not scan once the checkpoint is written."""
+    leaves_checkpoint: bool = False
+    """Whether the checkpoint is left for later, for nothing would be lost without it."""
 
 
 @final
@@ -80,7 +82,7 @@ class Flush:
             file.sync()
         if self.work.has_new_names:
             self._disk.sync_directory(self._directory)
-        if self.work.checkpoint is None:
+        if self.work.checkpoint is None or self.work.leaves_checkpoint:
             return
         path = f"{self._directory}/{CHECKPOINT_NAME}"
         try:

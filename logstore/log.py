@@ -17,6 +17,7 @@ from logstore.damage import DamagedRange
 from logstore.disk import DISK_FULL_ERRNOS
 from logstore.file_cache import FileCache
 from logstore.flush import Flush
+from logstore.flushes import Flushes
 from logstore.log_state import Appended, LogState, LogStatus
 from logstore.refill import Refill, check_refill
 from logstore.retention import deletable_count
@@ -52,14 +53,18 @@ class PartitionLog:
         self.high_watermark = state.high_watermark
         """All below it is committed; told by whoever knows, and kept in checkpoints."""
         self.producers = state.producers
-        self._durable = self._segments.end
         self._unflushed = Unflushed(
             is_checkpoint_due=state.is_checkpoint_due,
             are_names_in_doubt=state.are_names_in_doubt,
         )
-        self._flush: Flush | None = None
-        self._checkpoint_base_offset = state.checkpoint_base_offset
         self._availability = Availability(directory, files.disk)
+        self._flushes = Flushes(
+            files.disk,
+            directory,
+            self._availability,
+            durable=self._segments.end,
+            checkpoint_base_offset=state.checkpoint_base_offset,
+        )
 
     @property
     def log_start_offset(self) -> int:
@@ -74,7 +79,7 @@ class PartitionLog:
     @property
     def durable_end_offset(self) -> int:
         """Offset below which all records are on disk (exclusive end)."""
-        return self._durable.offset
+        return self._flushes.durable.offset
 
     @property
     def bytes_since_checkpoint(self) -> int:
@@ -260,7 +265,7 @@ class PartitionLog:
             DiskFullError: There is no room; what is damaged stays known.
             LogOfflineError: The disk failed.
         """
-        self._settle_flush()
+        self._flushes.settle(self._unflushed)
         self.require_online()
         self._require_held(offset)
         self._require_held(end_offset)
@@ -287,40 +292,49 @@ class PartitionLog:
             OSError: The disk failed.
         """
         is_offline = self._availability.failure is not None
-        return None if is_offline else self._segments.begin_scrub(from_offset, self._durable)
+        return (
+            None if is_offline else self._segments.begin_scrub(from_offset, self._flushes.durable)
+        )
 
-    def begin_flush(self) -> Flush | None:
+    def begin_flush(self, *, may_leave_checkpoint: bool = False) -> Flush | None:
         """Return the work that makes everything appended so far durable, `None` if it all is.
 
-        Give it to `end_flush` when it has run, or say `fail` when it failed. One at a time.
+        Give it to `end_flush` when it has run, or say `fail` when it failed. One at a time. Whoever
+        lets it leave a checkpoint that is only useful for later asks `begin_checkpoint` then, and
+        begins no flush while one `is_checkpoint_due` before that is written.
         """
-        self._settle_flush()
-        if self._availability.failure is not None:
-            return None
-        work = self._unflushed.begin(
+        return self._flushes.begin(
+            self._unflushed,
             self._segments.end,
             checkpoint_bytes=self.config.checkpoint_bytes,
             make_checkpoint=self._make_checkpoint,
+            may_leave_checkpoint=may_leave_checkpoint,
         )
-        if work is not None:
-            self._flush = Flush(self._files.disk, self.directory, work)
-        return self._flush
 
     def end_flush(self, flush: Flush) -> None:
         """Take note that `flush` has run: its end is the durable end."""
-        if flush is not self._flush or self._availability.failure is not None:
-            return  # Something else has settled it meanwhile.
-        assert flush.is_done
-        self._flush = None
-        self._unflushed.done(had_no_room=flush.had_no_room)
-        self._durable = flush.work.end
-        if flush.work.checkpoint is not None and not flush.had_no_room:
-            self._checkpoint_base_offset = flush.work.checkpoint.recovery_base_offset
+        self._flushes.end(self._unflushed, flush)
+
+    def begin_checkpoint(self) -> Flush | None:
+        """Return what writes the checkpoint that a flush has left, `None` if there is none.
+
+        Flushes go on meanwhile. Give it to `end_checkpoint` when it has run, or say `fail`.
+        """
+        return self._flushes.begin_checkpoint(self._unflushed)
+
+    def end_checkpoint(self, checkpoint: Flush) -> None:
+        """Take note that `checkpoint` has run."""
+        self._flushes.end_checkpoint(self._unflushed, checkpoint)
 
     @property
     def is_checkpoint_due(self) -> bool:
         """Whether the next flush writes a checkpoint; what one must keep is not durable before."""
         return self._unflushed.is_checkpoint_due
+
+    @property
+    def is_checkpoint_useful(self) -> bool:
+        """Whether a checkpoint would let a start scan less, and none is being written."""
+        return self._unflushed.is_checkpoint_useful and self._unflushed.left is None
 
     def request_checkpoint(self, *, is_spoiled: bool = False) -> None:
         """Let the next flush write a checkpoint, so that the next start need not scan.
@@ -338,7 +352,7 @@ class PartitionLog:
         """Drop open files; nothing is flushed. The log is of no further use."""
         self._segments.forget_files()
         self._unflushed = Unflushed(is_checkpoint_due=False)
-        self._flush = None
+        self._flushes.forget()
         self.fail("the log was closed", keeps_durable=True)
 
     def roll_if_old(self, *, now_ms: int, is_urged: bool = False) -> None:
@@ -376,7 +390,7 @@ class PartitionLog:
             self._segments.facts(now_ms=now_ms),
             config=self.config,
             active_bytes=self._segments.active.size_bytes,
-            high_watermark=min(high_watermark, self._checkpoint_base_offset),
+            high_watermark=min(high_watermark, self._flushes.checkpoint_base_offset),
             log_start_offset=self._log_start_offset,
             now_ms=now_ms,
         )
@@ -419,7 +433,7 @@ class PartitionLog:
             DiskFullError: There is no room for the checkpoint; nothing has changed.
             LogOfflineError: The disk failed.
         """
-        self._settle_flush()
+        self._flushes.settle(self._unflushed)
         self.require_online()
         if offset >= self.log_end_offset:
             return
@@ -431,15 +445,13 @@ class PartitionLog:
             self.producers.truncate(self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
-            checkpoint = self._make_checkpoint()
             path = f"{self.directory}/{CHECKPOINT_NAME}"
-            write_small_file(self._files.disk, path, checkpoint)
+            write_small_file(self._files.disk, path, self._make_checkpoint())
             self._segments.cut_files(removed)
         except OSError as error:
             self._availability.failed("truncating", error)
         self._unflushed = Unflushed(is_checkpoint_due=False)
-        self._durable = self._segments.end
-        self._checkpoint_base_offset = checkpoint.recovery_base_offset
+        self._flushes.cut(self._segments.end)
 
     def _require_held(self, offset: int) -> None:
         if not self._log_start_offset <= offset <= self.log_end_offset:
@@ -451,34 +463,20 @@ class PartitionLog:
             flush.run()
             self.end_flush(flush)
 
-    def _settle_flush(self) -> None:
-        """Take account of a flush of which nobody said what came of it."""
-        flush = self._flush
-        if flush is None:
-            return
-        assert not flush.is_running, "one flush at a time"
-        if flush.is_done:
-            self.end_flush(flush)
-        elif flush.error is not None:
-            self.fail(f"fsync failed: {flush.error}", keeps_durable=True)
-        else:
-            self._unflushed.take_back()
-        self._flush = None
-
     def _move_start(self, offset: int) -> None:
         self._log_start_offset = offset
         self.leader_epochs.truncate_start(offset)
         self._segments.damage.truncate_start(offset)
 
     def _durable_position_in(self, segment: Segment) -> int:
-        durable = self._durable
+        durable = self._flushes.durable
         return durable.position if durable.segment_base_offset == segment.base_offset else 0
 
     def _roll(self, *, now_ms: int) -> None:
         for path, file in self._segments.roll(self.config, now_ms=now_ms).items():
             self._unflushed.wrote(path, file)
         self._unflushed.made_name()
-        self._unflushed.request_checkpoint()
+        self._unflushed.rolled()
 
     def _make_checkpoint(self) -> LogCheckpoint:
         return self._segments.checkpoint(

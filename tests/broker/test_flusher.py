@@ -3,6 +3,7 @@
 import errno
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ from trio.testing import MockClock
 
 from broker.flusher import Flusher
 from broker.partition import Partition
+from logstore.log import LogStatus
 from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
 from tests.broker.world import World, settle
 from wire.errors import LogOfflineError
@@ -198,3 +200,125 @@ async def test_a_log_that_is_held_is_not_flushed_before_it_is_let_go(
         await settle()
 
         assert partition.log.durable_end_offset == 2
+
+
+async def partition_with_a_checkpoint_under_way(world: World, flusher: Flusher) -> Partition:
+    """Return a partition with one durable record, whose log was rolled."""
+    partition = new_partition(world)
+    await flusher.flush_now(partition)
+    append(partition.log, b"a")
+    partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), is_urged=True)
+    world.work.hold_syncs()
+    flusher.request(partition)
+    await settle()
+    world.work.let_sync()
+    await settle()
+    assert partition.is_checkpointing
+    assert not partition.is_flushing
+    assert partition.high_watermark == partition.log.durable_end_offset == 1
+    return partition
+
+
+async def test_records_become_durable_while_a_checkpoint_is_written(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with flusher_in(world) as flusher:
+        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+        scanned_bytes = partition.log.bytes_since_checkpoint
+        append(partition.log, b"b")
+        flusher.appended(partition)
+        await settle()
+        assert world.work.held_count == 2
+        checkpoint, sync = world.work.take_held_syncs()
+        sync.set()
+        await settle()
+        assert partition.high_watermark == 2
+        assert partition.log.bytes_since_checkpoint > scanned_bytes
+
+        checkpoint.set()
+        await flusher.wait_idle()
+
+        assert 0 < partition.log.bytes_since_checkpoint < scanned_bytes + 1
+        assert not partition.is_checkpointing
+
+
+async def test_a_log_is_held_when_its_checkpoint_is_written(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+        done: list[str] = []
+
+        async def hold() -> None:
+            async with flusher.hold(partition):
+                partition.log.truncate(0)
+                done.append("held")
+
+        async def forget() -> None:
+            await flusher.forget(partition)
+            done.append("forgotten")
+
+        nursery.start_soon(hold)
+        await settle()
+        nursery.start_soon(forget)
+        await settle()
+        assert done == []
+        world.work.let_all_sync()
+        await settle()
+
+        assert done == ["held", "forgotten"]
+        assert partition.log.log_end_offset == 0
+
+
+async def test_a_checkpoint_that_is_waited_for_follows_the_one_under_way(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+        partition.log.delete_records(1, high_watermark=1)
+        nursery.start_soon(flusher.flush_now, partition)
+        await settle()
+        assert world.work.held_count == 1
+        is_due_meanwhile = partition.log.is_checkpoint_due
+        world.work.let_all_sync()
+        await settle()
+
+        assert (is_due_meanwhile, partition.log.is_checkpoint_due) == (True, False)
+    for seed in range(5):
+        again = open_partition_log(world.disk.power_cut(Random(seed)), config_of("fsync"))
+        assert again.log_start_offset == 1
+
+
+async def test_a_log_that_was_rolled_meanwhile_gets_another_checkpoint_by_itself(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with flusher_in(world) as flusher:
+        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+        append(partition.log, b"b")
+        partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), is_urged=True)
+
+        world.work.let_all_sync()
+        await flusher.flush_now(partition)
+        await flusher.wait_idle()
+
+        assert partition.log.bytes_since_checkpoint == 0
+
+
+async def test_a_checkpoint_that_fails_takes_the_log_offline_and_what_is_durable_stays_so(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with flusher_in(world) as flusher:
+        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+        world.disk.fail("rename", error_number=errno.EIO)
+        world.work.let_all_sync()
+        await flusher.wait_idle()
+
+        with pytest.raises(LogOfflineError, match="writing a checkpoint failed"):
+            await flusher.flush_now(partition)
+
+    assert partition.log.status is LogStatus.OFFLINE
+    assert partition.log.keeps_durable
+    assert [event["status"] for event in world.told("log_status_changed")] == ["offline"]

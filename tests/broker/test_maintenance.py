@@ -113,6 +113,7 @@ async def test_segments_that_cannot_be_removed_are_read_no_more_and_end_nothing(
         topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="5KiB")
         for _ in range(4):
             await produce(client, topic, batch_of(bytes(3000)))
+        await settle()  # Nobody has waited for the last checkpoint.
         world.disk.fail("remove", error_number=errno.EACCES, count=1)
 
         await world.pass_time(6)

@@ -87,6 +87,11 @@ class InlineWork:
         for event in held or ():
             event.set()
 
+    def take_held_syncs(self) -> list[trio.Event]:
+        """Hold nothing more; return what lets each go on that is held, in order."""
+        held, self._held_syncs = self._held_syncs, None
+        return list(held or ())
+
     def hold_reads(self) -> None:
         self._held_reads = deque()
 

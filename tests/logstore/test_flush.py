@@ -3,6 +3,7 @@
 import errno
 from random import Random
 
+import msgspec
 import pytest
 
 from logstore.checkpoint import LogCheckpoint, read_small_file
@@ -69,6 +70,17 @@ def test_names_and_checkpoints_cost_nothing_when_there_are_none() -> None:
     assert flush.is_done
     assert not flush.is_running
     assert flush.error is None
+
+
+def test_a_checkpoint_that_is_left_for_later_is_not_written() -> None:
+    disk = FaultyDisk()
+    work = msgspec.structs.replace(
+        flush_on(disk, "a", has_checkpoint=True).work, leaves_checkpoint=True
+    )
+
+    Flush(disk, DIRECTORY, work).run()
+
+    assert disk.changes == [("sync", "log/a")]
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "rename"])

@@ -14,9 +14,14 @@ FILE: File = FaultyDisk().open("file", create=True)
 OTHER: File = FaultyDisk().open("other", create=True)
 
 
-def begin(unflushed: Unflushed, *, checkpoint_bytes: int = 1000) -> FlushWork | None:
+def begin(
+    unflushed: Unflushed, *, checkpoint_bytes: int = 1000, may_leave_checkpoint: bool = False
+) -> FlushWork | None:
     return unflushed.begin(
-        END, checkpoint_bytes=checkpoint_bytes, make_checkpoint=lambda: CHECKPOINT
+        END,
+        checkpoint_bytes=checkpoint_bytes,
+        make_checkpoint=lambda: CHECKPOINT,
+        may_leave_checkpoint=may_leave_checkpoint,
     )
 
 
@@ -121,3 +126,77 @@ def test_a_checkpoint_without_room_is_tried_again_when_it_is_asked_for() -> None
     unflushed.request_checkpoint()
 
     assert checkpoint_of(begin(unflushed)) == CHECKPOINT
+
+
+def with_one_left() -> Unflushed:
+    unflushed = Unflushed(is_checkpoint_due=False)
+    unflushed.wrote("file", FILE, 1000)
+    work = begin(unflushed, may_leave_checkpoint=True)
+    assert work == FlushWork({"file": FILE}, END, False, CHECKPOINT, 1000, leaves_checkpoint=True)
+    unflushed.done(had_no_room=False)
+    return unflushed
+
+
+def test_a_checkpoint_that_is_only_useful_may_be_left_for_later() -> None:
+    unflushed = with_one_left()
+
+    left = unflushed.left
+    unflushed.wrote("file", FILE, 30)
+    assert unflushed.bytes_since_checkpoint == 1030
+    unflushed.left_done(had_no_room=False)
+
+    assert (left, unflushed.left) == (FlushWork({}, END, False, CHECKPOINT, 1000), None)
+    assert unflushed.bytes_since_checkpoint == 30
+
+
+def test_a_checkpoint_that_is_due_is_not_left() -> None:
+    unflushed = Unflushed(is_checkpoint_due=True)
+    unflushed.rolled()
+
+    assert begin(unflushed, may_leave_checkpoint=True) == FlushWork({}, END, False, CHECKPOINT, 0)
+    unflushed.done(had_no_room=False)
+
+    assert unflushed.left is None
+    assert begin(unflushed, may_leave_checkpoint=True) is None
+
+
+def test_while_one_is_left_no_other_is_made() -> None:
+    unflushed = with_one_left()
+    unflushed.wrote("file", FILE, 1000)
+    unflushed.rolled()
+
+    assert checkpoint_of(begin(unflushed, may_leave_checkpoint=True)) is None
+    unflushed.done(had_no_room=False)
+    assert begin(unflushed, may_leave_checkpoint=True) is None
+    unflushed.left_done(had_no_room=False)
+
+    work = begin(unflushed, may_leave_checkpoint=True)
+    assert work == FlushWork({}, END, False, CHECKPOINT, 1000, leaves_checkpoint=True)
+
+
+def test_one_that_is_left_and_had_no_room_is_made_again_with_the_next_bytes() -> None:
+    unflushed = with_one_left()
+
+    unflushed.left_done(had_no_room=True)
+
+    assert begin(unflushed) is None
+    unflushed.wrote("file", FILE, 1)
+    assert checkpoint_of(begin(unflushed)) == CHECKPOINT
+
+
+def test_one_that_is_left_and_not_written_is_made_again() -> None:
+    unflushed = with_one_left()
+
+    unflushed.take_back_left()
+
+    assert begin(unflushed) == FlushWork({}, END, False, CHECKPOINT, 1000)
+
+
+def test_a_flush_that_was_to_leave_a_checkpoint_and_never_began_leaves_it_later() -> None:
+    unflushed = Unflushed(is_checkpoint_due=False)
+    unflushed.rolled()
+    work = begin(unflushed, may_leave_checkpoint=True)
+
+    unflushed.take_back()
+
+    assert begin(unflushed, may_leave_checkpoint=True) == work

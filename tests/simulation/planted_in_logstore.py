@@ -78,7 +78,7 @@ _end_flush = PartitionLog.end_flush
 def _end_flush_at_the_end(self: PartitionLog, flush: Flush) -> None:
     _end_flush(self, flush)
     if self._availability.failure is None:
-        self._durable = self._segments.end
+        self._flushes.durable = self._segments.end
 
 
 def _header_without_crc(buffer: Any, position: int = 0) -> BatchHeader | None:  # noqa: ANN401
@@ -139,7 +139,7 @@ def _roll_new_only(self: PartitionLog, *, now_ms: int) -> None:
     self._unflushed._files.clear()
     self._unflushed.wrote(new.path, new.file())
     self._unflushed.made_name()
-    self._unflushed.request_checkpoint()
+    self._unflushed.rolled()
 
 
 def _index_without_crc(
@@ -173,14 +173,14 @@ def _keep_tail(self: Segment) -> None:
 _fail = PartitionLog.fail
 
 
-def _fail_never(self: PartitionLog, reason: str) -> None:
+def _fail_never(self: PartitionLog, reason: str, *, keeps_durable: bool = False) -> None:
     if not reason.startswith("fsync"):
-        _fail(self, reason)
+        _fail(self, reason, keeps_durable=keeps_durable)
         return
-    if self._flush is not None:
-        flush, self._flush = self._flush, None
-        self._unflushed.done(had_no_room=False)
-        self._durable = flush.work.end
+    flush = self._flushes._flush
+    if flush is not None:
+        flush.is_done = True
+        self.end_flush(flush)
 
 
 _floor = SegmentIndex.floor
