@@ -1,5 +1,6 @@
 """`tidelog serve`, as far as it runs inside of a test; `tests/integration` has the process."""
 
+import gc
 import logging
 import os
 import signal
@@ -44,6 +45,13 @@ def on_log() -> Iterator[Callable[[str, Callable[[], None]], None]]:
         log.removeHandler(listener)
 
 
+@pytest.fixture(autouse=True)
+def unfrozen() -> Iterator[None]:
+    """Let the memory of this process be as before."""
+    yield
+    gc.unfreeze()
+
+
 OnLog = Callable[[str, Callable[[], None]], None]
 SERVE = ["serve", "--listen", "127.0.0.1:0", "--data-dir"]
 
@@ -69,6 +77,18 @@ def test_a_signal_while_it_serves_ends_it_in_order(
     assert status == 0
     assert (tmp_path / "clean-shutdown").exists()
     assert f", data in {tmp_path}\n" in capsys.readouterr().err
+
+
+def test_what_is_there_when_it_has_started_is_not_searched_for_garbage(
+    tmp_path: Path, on_log: OnLog
+) -> None:
+    frozen_counts: list[int] = []
+    on_log("listening", lambda: frozen_counts.append(gc.get_freeze_count()))
+    on_log("listening", end_once())
+
+    main.run([*SERVE, str(tmp_path)])
+
+    assert frozen_counts[0] > len(gc.get_objects())
 
 
 async def make_many_partitions(data_dir: Path) -> None:
