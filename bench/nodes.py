@@ -126,6 +126,14 @@ class Nodes:
         except (OSError, BrokerError, ConnectionLostError, WireFormatError):
             return None
 
+    def has_files_of(self, topic: str) -> bool:
+        """Return whether one of them still has a topic's files, or is removing those of any."""
+        return any(
+            found
+            for pattern in (f"*/topics/{topic}.*", "*/deleted")
+            for found in self._directory.glob(pattern)
+        )
+
     def wait_leader(self, *, but: int | None = None) -> int:
         """Return who leads the cluster, as soon as any of the others knows one."""
 
