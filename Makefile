@@ -93,7 +93,11 @@ powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root:
 history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
 	@$(BIN)/python -m tests.histories --seconds $(SECONDS) $(ARGS)
 
+.PHONY: queue-trial
 MINUTES := 10
+queue-trial: $(VENV)/installed-dev ## Queues of three brokers, whose leaders are killed: make queue-trial MINUTES=10
+	@$(BIN)/python -m tests.queue_trials --minutes $(MINUTES) $(ARGS)
+
 netns: $(VENV)/installed-dev ## Brokers in network namespaces, in trouble, as root: make netns MINUTES=10 ARGS="--brokers 5"
 	@$(BIN)/python -m tests.netns --minutes $(MINUTES) $(ARGS)
 

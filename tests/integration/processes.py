@@ -102,13 +102,14 @@ async def serving(
     listen: str = "127.0.0.1:0",
     limits: str = "",
     program: Sequence[str] = TIDELOG,
+    deadline_s: float = DEADLINE_S,
 ) -> AsyncGenerator[BrokerProcess, None]:
-    """Run a broker until the block ends, at the latest; then kill it.
+    """Run a broker until the block ends, or `deadline_s` is over; then kill it.
 
     `limits` are those of the shell's `ulimit`, for what the process may use. `program` may be one
     that breaks a promise, to see whether that is found.
     """
-    with trio.fail_after(DEADLINE_S):
+    with trio.fail_after(deadline_s):
         command = [*program, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
         if limits:
             command = ["sh", "-c", f'ulimit {limits} && exec "$@"', "sh", *command]

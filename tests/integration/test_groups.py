@@ -1,7 +1,6 @@
 """Consumer groups on real brokers: one alone, and three of which the one that decides is killed."""
 
 import signal
-import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ import pytest
 import trio
 
 import tidelog
+from tests.integration.nodes import Nodes
 from tests.integration.processes import DEADLINE_S, serving
 from wire import api
 from wire.api import Api
@@ -211,73 +211,6 @@ async def test_what_was_committed_survives_a_kill(tmp_path: Path) -> None:
         assert await wire.committed() == [50, None]
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-@final
-class Nodes:
-    """Three brokers of one cluster, which can be killed and started again."""
-
-    def __init__(self, data_dir: Path, nursery: trio.Nursery) -> None:
-        self._data_dir = data_dir
-        self._nursery = nursery
-        self._ports = free_ports(3)
-        self._running: dict[int, trio.CancelScope] = {}
-
-    @property
-    def addresses(self) -> str:
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
-
-    def address(self, node_id: int) -> str:
-        return f"127.0.0.1:{self._ports[node_id - 1]}"
-
-    async def start(self, *node_ids: int) -> None:
-        """Start these, and wait until they are there."""
-        async with trio.open_nursery() as starting:
-            for node_id in node_ids:
-                starting.start_soon(self._nursery.start, self._run, node_id)
-
-    async def _run(self, node_id: int, task_status: trio.TaskStatus[None]) -> None:
-        peers = ",".join(f"{number}={self.address(number)}" for number in (1, 2, 3))
-        with trio.CancelScope() as scope:
-            self._running[node_id] = scope
-            async with serving(
-                self._data_dir / str(node_id),
-                "--node-id",
-                str(node_id),
-                "--peers",
-                peers,
-                listen=self.address(node_id),
-            ):
-                task_status.started()
-                await trio.sleep_forever()
-
-    def kill(self, node_id: int) -> None:
-        """End a broker with SIGKILL."""
-        self._running[node_id].cancel()
-
-    async def controller_id(self) -> int:
-        """Return the node that decides now."""
-        while True:
-            for number in (1, 2, 3):
-                try:
-                    async with wire_to(self.address(number)) as wire:
-                        found = await wire.ask(api.METADATA, MetadataRequest([]))
-                except (BrokerError, ConnectionLostError):
-                    continue
-                if found.controller_id is not None:
-                    return found.controller_id
-            await trio.sleep(0.05)
-
-
 @final
 class Reading:
     """What the members of a group have read, all together."""
@@ -302,6 +235,20 @@ class Reading:
             await self._has_more.wait()
 
 
+async def controller_id(nodes: Nodes) -> int:
+    """Return the node that decides now."""
+    while True:
+        for number in nodes.ids:
+            try:
+                async with wire_to(nodes.address(number)) as wire:
+                    found = await wire.ask(api.METADATA, MetadataRequest([]))
+            except (BrokerError, ConnectionLostError):
+                continue
+            if found.controller_id is not None:
+                return found.controller_id
+        await trio.sleep(0.05)
+
+
 async def test_a_group_goes_on_when_the_node_that_decides_is_killed(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
@@ -319,7 +266,7 @@ async def test_a_group_goes_on_when_the_node_that_decides_is_killed(tmp_path: Pa
                             await producer.send(TOPIC, b"x", partition=number % 6)
                         sent += 60
                         await reading.until(sent)
-                        node_id = await nodes.controller_id()
+                        node_id = await controller_id(nodes)
                         nodes.kill(node_id)
                         await nodes.start(node_id)
                         await reading.until(sent)

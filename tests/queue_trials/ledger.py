@@ -1,0 +1,200 @@
+"""Every message of a queue, from its sending to its end, and whether what was said of it is true.
+
+Pure: no clock, no I/O. Times are seconds of one clock, which all who take part share.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, final
+
+
+class Name(NamedTuple):
+    """What tells a message from all others; its value says it."""
+
+    group: str
+    number: int
+    """In the order in which the messages of the group were sent."""
+
+    def value(self) -> bytes:
+        """Return the value of the message."""
+        return f"{self.group}/{self.number}".encode()
+
+
+def name_of(value: bytes | None) -> Name:
+    """Return the name that a value says."""
+    group, _, number = (value or b"").decode().rpartition("/")
+    return Name(group, int(number))
+
+
+class Fate(Enum):
+    """What a worker was told of what it did with a message."""
+
+    DELETED = "deleted"
+    DELETED_PERHAPS = "deleted perhaps"
+    """The answer was lost."""
+    REJECTED = "rejected"
+    """It is a dead letter; perhaps, if the answer was lost."""
+
+
+@final
+@dataclass(slots=True)
+class Delivery:
+    """One message of one receive."""
+
+    name: Name
+    receive_count: int
+    asked_at: float
+    got_at: float
+    mine_until: float
+    """Nobody else may have it before: the time of asking and the visibility timeout, or when this
+    worker began to give it away."""
+
+
+@final
+@dataclass(slots=True)
+class Ledger:
+    """All that senders and workers of one queue were told."""
+
+    is_fifo: bool
+    max_receive_count: int
+    accepted: set[Name] = field(default_factory=set[Name])
+    uncertain: set[Name] = field(default_factory=set[Name])
+    """Sends without an answer."""
+    receives: list[list[Delivery]] = field(default_factory=list[list[Delivery]])
+    fates: dict[Name, Fate] = field(default_factory=dict[Name, Fate])
+    settled_at: dict[Name, float] = field(default_factory=dict[Name, float])
+    """When the answer came that it is deleted."""
+
+    def received(self, deliveries: list[Delivery]) -> None:
+        """Note what one receive returned."""
+        self.receives.append(deliveries)
+
+    def deleted(self, name: Name, now: float) -> None:
+        """Note that a message is deleted."""
+        self.fates[name] = Fate.DELETED
+        self.settled_at.setdefault(name, now)
+
+    def perhaps_deleted(self, name: Name) -> None:
+        """Note that a deletion had no answer."""
+        if self.fates.get(name) is not Fate.DELETED:
+            self.fates[name] = Fate.DELETED_PERHAPS
+
+    @property
+    def deliveries(self) -> Iterator[Delivery]:
+        """All messages that were received, in the order in which workers got them."""
+        return (each for receive in self.receives for each in receive)
+
+    def count(self, fate: Fate) -> int:
+        """Return how many messages met this end."""
+        return sum(each is fate for each in self.fates.values())
+
+
+def problems(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> list[str]:
+    """Return what is wrong, when all is quiet again.
+
+    Args:
+        ledger: What was said.
+        dead: The messages in the dead-letter queue.
+        left: The messages that are still in the queue.
+    """
+    return [
+        *_unaccounted(ledger, dead, left),
+        *_wrong_counts(ledger),
+        *_come_back(ledger),
+        *_taken_twice(ledger),
+        *(_out_of_order(ledger) if ledger.is_fifo else ()),
+    ]
+
+
+def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> Iterator[str]:
+    """Yield messages that are nowhere, at two places, or come from nowhere."""
+    everywhere = [*dead, *left]
+    for name, count in Counter(everywhere).items():
+        if count > 1:
+            yield f"{name} is there {count} times at the end"
+    ended = {name for name, fate in ledger.fates.items() if fate is not Fate.REJECTED}
+    seen = {each.name for each in ledger.deliveries}
+    for name in sorted(ledger.accepted - ended - set(everywhere)):
+        yield f"{name} was accepted and is neither deleted nor dead nor left"
+    for name in sorted((seen | set(everywhere)) - ledger.accepted - ledger.uncertain):
+        yield f"{name} was never sent"
+    for name in sorted(set(everywhere)):
+        if ledger.fates.get(name) is Fate.DELETED:
+            yield f"{name} was deleted and is still there"
+        if ledger.fates.get(name) is Fate.REJECTED and name in left:
+            yield f"{name} was rejected and is no dead letter"
+
+
+def _wrong_counts(ledger: Ledger) -> Iterator[str]:
+    """Yield receive counts that do not grow, or grow too far."""
+    last: dict[Name, Delivery] = {}
+    for each in sorted(ledger.deliveries, key=lambda delivery: delivery.receive_count):
+        before = last.get(each.name)
+        if before is not None and before.receive_count == each.receive_count:
+            yield f"{each.name} was received for the {each.receive_count}. time twice"
+        elif before is not None and each.got_at < before.asked_at:
+            yield f"the receive count of {each.name} fell to {before.receive_count}"
+        if not 1 <= each.receive_count <= ledger.max_receive_count:
+            yield f"{each.name} was received for the {each.receive_count}. time"
+        last[each.name] = each
+
+
+def _come_back(ledger: Ledger) -> Iterator[str]:
+    """Yield messages that were received after the answer that they are deleted."""
+    for each in ledger.deliveries:
+        if each.asked_at > ledger.settled_at.get(each.name, each.asked_at):
+            yield f"{each.name} came again after it was deleted"
+
+
+def _taken_twice(ledger: Ledger) -> Iterator[str]:
+    """Yield messages that somebody got while another one had them."""
+    by_name: dict[Name, list[Delivery]] = defaultdict(list)
+    for each in ledger.deliveries:
+        by_name[each.name].append(each)
+    for name, deliveries in by_name.items():
+        for first in deliveries:
+            for second in deliveries:
+                if first.got_at < second.asked_at and second.got_at < first.mine_until:
+                    yield f"{name} was handed out again {first.mine_until - second.got_at} s early"
+
+
+def _out_of_order(ledger: Ledger) -> Iterator[str]:
+    """Yield messages that came after later ones of their group.
+
+    Who gets a message and not an earlier one of its group may take it that the earlier one is done:
+    it does not come any more.
+    """
+    by_group: dict[str, list[list[Delivery]]] = defaultdict(list)
+    for receive in ledger.receives:
+        mine: dict[str, list[Delivery]] = defaultdict(list)
+        for each in receive:
+            mine[each.name.group].append(each)
+        for group, deliveries in mine.items():
+            by_group[group].append(deliveries)
+    for receives in by_group.values():
+        yield from _out_of_order_in_group(receives)
+
+
+def _out_of_order_in_group(receives: list[list[Delivery]]) -> Iterator[str]:
+    receives.sort(key=lambda receive: receive[0].got_at)
+    ends = [receive[0].got_at for receive in receives]
+    floors: list[int] = []
+    """By receive: the first number that may come after all receives up to this one."""
+    closed: dict[int, float] = {}
+    """Numbers between those of one receive, and since when they must be done."""
+    for receive in receives:
+        numbers = [each.name.number for each in receive]
+        if numbers != sorted(numbers):
+            yield f"one receive has the numbers {numbers} of {receive[0].name.group}"
+        before = bisect_left(ends, receive[0].asked_at)
+        floor = floors[before - 1] if before else 0
+        for each in receive:
+            is_closed = closed.get(each.name.number, each.asked_at) < each.asked_at
+            if each.name.number < floor or is_closed:
+                yield f"{each.name} came after a later message of its group without it"
+        floors.append(max(floors[-1] if floors else 0, min(numbers)))
+        for number in set(range(min(numbers), max(numbers))) - set(numbers):
+            closed.setdefault(number, receive[0].got_at)
