@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import trio
 
@@ -72,3 +73,30 @@ async def test_at_most_once_does_nothing_twice() -> None:
     assert "a worker crashes after 5000 flights" in said
     assert (count, twice_count) == (27_004, 0)
     assert 0 < left_out_count < 5_000
+
+
+async def test_cancelled_flights_become_dead_letters_are_repaired_redriven_and_processed() -> None:
+    said = await run_example("poison_flights.py")
+
+    assert said.splitlines() == [
+        "26483 of 27004 flights processed, 521 dead letters",
+        "one came 3 times, from flights: ValueError: invalid literal for int() with base 10: b'NA'",
+        "521 repaired and redriven, 27004 flights processed",
+        "most delays: EV with 96649 minutes",
+        "the queue is empty, and 27525 messages are in the log",
+    ]
+
+
+async def test_other_flights_can_be_given_to_the_worker(
+    broker_address: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "flights.csv"
+    file.write_text("carrier,dep_delay\nUA,5\nAA,\nUA,-2\nB6,1\n")
+
+    said = await run_example("poison_flights.py", "--broker", broker_address, "--file", str(file))
+
+    assert said.splitlines()[0] == "3 of 4 flights processed, 1 dead letters"
+    assert said.splitlines()[2:4] == [
+        "1 repaired and redriven, 4 flights processed",
+        "most delays: UA with 3 minutes",
+    ]
