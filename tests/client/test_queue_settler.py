@@ -8,7 +8,13 @@ from client.queue_settler import runs_of
 from client.receipt_handle import ReceivedPlace, handle_of
 from tests.client.queue_world import drain, fill, lead, queue_of
 from wire import api
-from wire.errors import BatchError, ConnectionLostError, NotLeaderError, UnknownPartitionError
+from wire.errors import (
+    BatchError,
+    ConnectionLostError,
+    MessageGoneError,
+    NotLeaderError,
+    UnknownPartitionError,
+)
 from wire.queues import SettleRequest
 
 
@@ -34,6 +40,30 @@ async def test_a_message_is_deleted_although_the_answer_was_lost(
         await messages[2].reject("broken")
         assert answers == 6
         assert [message.value for message in await queue.receive()] == [b"1"]
+
+
+async def test_a_deletion_that_is_repeated_is_no_success_if_the_message_is_dead_by_then(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 1)
+        (first,) = await queue.receive(visibility_timeout=1)
+        (second,) = await queue.receive(wait=5)
+        asked = 0
+
+        async def lose(node_id: int, request: object) -> object:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                cluster.fronts[node_id].break_connections()
+                await trio.sleep_forever()
+            return (await cluster.pass_on(api.SETTLE, request, b""))[0]  # type: ignore[arg-type]
+
+        await second.reject("broken")
+        cluster.answers[api.SETTLE] = lose  # type: ignore[index]
+        with pytest.raises(MessageGoneError, match="is a dead letter"):
+            await first.delete()
+        assert asked == 2
 
 
 async def test_what_many_tasks_settle_at_the_same_time_goes_together(

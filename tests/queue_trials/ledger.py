@@ -29,6 +29,14 @@ def name_of(value: bytes | None) -> Name:
     return Name(group, int(number))
 
 
+class Letter(NamedTuple):
+    """One message in a dead-letter queue."""
+
+    name: Name
+    receive_count: int
+    """Deliveries by the queue that gave it up."""
+
+
 class Fate(Enum):
     """What a worker was told of what it did with a message."""
 
@@ -67,15 +75,18 @@ class Ledger:
     fates: dict[Name, Fate] = field(default_factory=dict[Name, Fate])
     settled_at: dict[Name, float] = field(default_factory=dict[Name, float])
     """When the answer came that it is deleted."""
+    deleted_by: dict[Name, int] = field(default_factory=dict[Name, int])
+    """The receive count of the last delivery with such an answer."""
 
     def received(self, deliveries: list[Delivery]) -> None:
         """Note what one receive returned."""
         self.receives.append(deliveries)
 
-    def deleted(self, name: Name, now: float) -> None:
-        """Note that a message is deleted."""
+    def deleted(self, name: Name, receive_count: int, now: float) -> None:
+        """Note that a message is deleted, as the worker of one of its deliveries was told."""
         self.fates[name] = Fate.DELETED
         self.settled_at.setdefault(name, now)
+        self.deleted_by[name] = max(receive_count, self.deleted_by.get(name, 0))
 
     def perhaps_deleted(self, name: Name) -> None:
         """Note that a deletion had no answer."""
@@ -92,7 +103,7 @@ class Ledger:
         return sum(each is fate for each in self.fates.values())
 
 
-def problems(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> list[str]:
+def problems(ledger: Ledger, dead: Collection[Letter], left: Collection[Name]) -> list[str]:
     """Return what is wrong, when all is quiet again.
 
     Args:
@@ -109,9 +120,9 @@ def problems(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> 
     ]
 
 
-def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> Iterator[str]:
+def _unaccounted(ledger: Ledger, dead: Collection[Letter], left: Collection[Name]) -> Iterator[str]:
     """Yield messages that are nowhere, at two places, or come from nowhere."""
-    everywhere = [*dead, *left]
+    everywhere = [*(letter.name for letter in dead), *left]
     for name, count in Counter(everywhere).items():
         if count > 1:
             yield f"{name} is there {count} times at the end"
@@ -121,11 +132,15 @@ def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name])
         yield f"{name} was accepted and is neither deleted nor dead nor left"
     for name in sorted((seen | set(everywhere)) - ledger.accepted - ledger.uncertain):
         yield f"{name} was never sent"
-    for name in sorted(set(everywhere)):
+    for name in sorted(set(left)):
         if ledger.fates.get(name) is Fate.DELETED:
             yield f"{name} was deleted and is still there"
-        if ledger.fates.get(name) is Fate.REJECTED and name in left:
+        if ledger.fates.get(name) is Fate.REJECTED:
             yield f"{name} was rejected and is no dead letter"
+    for letter in dead:
+        # To delete what is done is success: a late worker may be told so of a letter that moved.
+        if ledger.deleted_by.get(letter.name, 0) >= letter.receive_count:
+            yield f"{letter.name} was deleted and is a dead letter"
 
 
 def _wrong_counts(ledger: Ledger) -> Iterator[str]:
