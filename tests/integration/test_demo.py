@@ -41,6 +41,8 @@ async def test_it_shows_that_a_kill_loses_nothing_and_leaves_nothing_behind(
     assert counts == {"produced": 27_004, "acknowledged": 27_004, "consumed": 27_004, "kills": 1}
     assert report["under_way_at_kill"] > 0
     assert report["recovery_seconds"] > 0
+    assert (report["queue"]["deleted"], report["queue"]["dead"]) == (26_483, 521)
+    assert report["replayed"] == 27_004
     assert left_behind(tmp_path) == []
 
 

@@ -27,6 +27,10 @@ def demo(as_json: bool) -> None:
     again, and producing goes on. Then everything is consumed and compared: nothing that was
     acknowledged may be missing, duplicated or out of order per key.
 
+    The same bytes are a queue as well: four workers receive and delete all flights, but for the
+    cancelled ones, which have no delay and become dead letters. Then all are read once more: what
+    is deleted in a queue is in the log.
+
     Takes a few seconds and leaves nothing behind. Exit status 1 says that something was wrong.
     """
     flights = load_flights()
@@ -38,6 +42,7 @@ def demo(as_json: bool) -> None:
         click.echo()
         print_facts(report_as_facts(report))
         click.echo()
+        click.echo("What the queue deleted was replayed from the log.")
         click.echo("Nothing that was acknowledged is missing, duplicated or out of order.")
 
 
@@ -109,6 +114,7 @@ def report_as_json(report: Report) -> dict[str, object]:
         **asdict(report),
         "produced_per_second": round(report.acknowledged / report.produce_seconds),
         "consumed_per_second": round(report.consumed / report.consume_seconds),
+        "worked_per_second": round(report.produced / report.queue.seconds),
     }
 
 
@@ -124,4 +130,7 @@ def report_as_facts(report: Report) -> dict[str, object]:
         "recovery": f"{report.recovery_seconds:.2f} s from the kill to the next acknowledgement",
         "produce rate": f"{produce_rate}, kill and recovery included",
         "consume rate": f"{report.consumed / report.consume_seconds:,.0f} records/s",
+        "as a queue": f"{report.queue.deleted:,} deleted, {report.queue.dead:,} dead letters",
+        "queue rate": f"{report.produced / report.queue.seconds:,.0f} messages/s",
+        "replayed": report.replayed,
     }

@@ -1,4 +1,4 @@
-"""The demonstration: produce, kill, start again, go on, consume, compare.
+"""The demonstration: produce, kill, go on, consume, compare; work through a queue, replay.
 
 Shell: moves records between the client, a broker process and the core that judges.
 """
@@ -13,11 +13,12 @@ from client.producer import Producer
 from tidelog.demo.broker_process import open_broker_process
 from tidelog.demo.errors import DemoFailedError
 from tidelog.demo.flights import Flights
+from tidelog.demo.queue_story import QueueReport, work_through
 from tidelog.demo.verification import Consumed, Place, verify
 
 TOPIC = "flights"
 PARTITION_COUNT = 6
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 _CHUNK = 250
 """Flights that are handed over at once; the next ones follow when these are acknowledged."""
@@ -31,7 +32,7 @@ class Audience(Protocol):
         ...
 
     def progressed(self, verb: str, count: int, total: int) -> None:
-        """So many records are `produced` or `consumed`."""
+        """So many records are `produced`, `consumed`, `worked through` or `replayed`."""
         ...
 
     def killed(self, under_way_count: int, acknowledged_count: int) -> None:
@@ -58,10 +59,15 @@ class Report:
     produce_seconds: float
     """All in all, the kill included."""
     consume_seconds: float
+    queue: QueueReport
+    replayed: int
+    """Read once more, after all of them were deleted in the queue, or dead letters."""
 
 
 async def run_demo(flights: Flights, data_dir: str, audience: Audience) -> Report:
-    """Show that a kill loses nothing; `data_dir` is empty and stays behind.
+    """Show that a kill loses nothing, and that a queue takes nothing from the log.
+
+    `data_dir` is empty and stays behind.
 
     If cancelled, the broker is killed and nothing else is left behind.
 
@@ -83,7 +89,6 @@ class _Demo:
         self._audience = audience
         self._acknowledged: dict[int, Place] = {}
         self._handed_over_count = 0
-        self._consumed: list[Consumed] = []
         self._is_half_way = trio.Event()
         self._under_way_at_kill = 0
         self._killed_at = 0.0
@@ -101,25 +106,36 @@ class _Demo:
                 async with client.producer() as producer:
                     await self._produce(producer)
                 produced_at = trio.current_time()
-                await self._consume(client)
+                consumed = await self._consume(client, "consumed")
                 consumed_at = trio.current_time()
+                self.state = "messages of the queue are not settled"
+                queue = await work_through(
+                    client,
+                    TOPIC,
+                    self._flights,
+                    lambda count: self._audience.progressed(
+                        "worked through", count, len(self._flights.values)
+                    ),
+                )
+                replayed = await self._consume(client, "replayed")
             nursery.cancel_scope.cancel()
-        verdict = verify(
-            self._flights.keys, self._flights.values, self._acknowledged, self._consumed
-        )
-        if not verdict.is_flawless:
-            raise DemoFailedError(verdict.summary())
+        for found in (consumed, replayed):
+            verdict = verify(self._flights.keys, self._flights.values, self._acknowledged, found)
+            if not verdict.is_flawless:
+                raise DemoFailedError(verdict.summary())
         if self._recovered_at is None:
             raise DemoFailedError("nothing was acknowledged after the kill")
         return Report(
             produced=self._handed_over_count,
             acknowledged=len(self._acknowledged),
-            consumed=len(self._consumed),
+            consumed=len(consumed),
             kills=1,
             under_way_at_kill=self._under_way_at_kill,
             recovery_seconds=self._recovered_at - self._killed_at,
             produce_seconds=produced_at - began_at,
             consume_seconds=consumed_at - produced_at,
+            queue=queue,
+            replayed=len(replayed),
         )
 
     async def _run_brokers(self, task_status: trio.TaskStatus[str]) -> None:
@@ -158,13 +174,15 @@ class _Demo:
                 # The kill comes while the next flights are under way.
                 self._is_half_way.set()
 
-    async def _consume(self, client: Client) -> None:
+    async def _consume(self, client: Client, verb: str) -> list[Consumed]:
+        consumed: list[Consumed] = []
         async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
             async for batch in consumer.batches(await consumer.end_offsets()):
-                self._consumed += [
+                consumed += [
                     Consumed(record.partition, record.offset, record.key, record.value)
                     for record in batch
                 ]
-                count = len(self._consumed)
-                self.state = f"{count} records were consumed so far"
-                self._audience.progressed("consumed", count, len(self._flights.values))
+                count = len(consumed)
+                self.state = f"{count} records were {verb} so far"
+                self._audience.progressed(verb, count, len(self._flights.values))
+        return consumed

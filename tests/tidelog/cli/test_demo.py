@@ -3,6 +3,7 @@
 import json
 
 from tidelog.cli.demo import report_as_facts, report_as_json
+from tidelog.demo.queue_story import QueueReport
 from tidelog.demo.story import Report
 
 REPORT = Report(
@@ -14,6 +15,8 @@ REPORT = Report(
     recovery_seconds=0.4321,
     produce_seconds=0.5,
     consume_seconds=0.1,
+    queue=QueueReport(deleted=26_483, dead=521, seconds=1.0),
+    replayed=27_004,
 )
 
 
@@ -24,6 +27,8 @@ def test_programs_get_every_number_and_the_rates() -> None:
     assert found["recovery_seconds"] == 0.4321
     assert found["produced_per_second"] == 54_008
     assert found["consumed_per_second"] == 270_040
+    assert found["queue"]["dead"] == 521
+    assert found["worked_per_second"] == 27_004
 
 
 def test_people_get_words_with_them() -> None:
@@ -32,3 +37,6 @@ def test_people_get_words_with_them() -> None:
     assert facts["recovery"] == "0.43 s from the kill to the next acknowledgement"
     assert facts["produce rate"] == "54,008 records/s, kill and recovery included"
     assert facts["consume rate"] == "270,040 records/s"
+    assert facts["as a queue"] == "26,483 deleted, 521 dead letters"
+    assert facts["queue rate"] == "27,004 messages/s"
+    assert facts["replayed"] == 27_004

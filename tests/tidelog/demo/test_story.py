@@ -20,7 +20,7 @@ class Listener:
         self.told.append("started")
 
     def progressed(self, verb: str, count: int, total: int) -> None:
-        if count == total:
+        if count == total and f"{verb} all {count}" not in self.told:
             self.told.append(f"{verb} all {count}")
 
     def killed(self, under_way_count: int, acknowledged_count: int) -> None:
@@ -34,7 +34,9 @@ class Listener:
 
 def some_flights(count: int) -> Flights:
     return Flights(
-        ["number"], [b"N%d" % (n % 30) for n in range(count)], [b"%d" % n for n in range(count)]
+        ["number", "dep_delay"],
+        [b"N%d" % (n % 30) for n in range(count)],
+        [b"%d,%s" % (n, b"-3" if n % 100 else b"NA") for n in range(count)],
     )
 
 
@@ -49,9 +51,12 @@ async def test_it_kills_half_way_goes_on_and_accounts_for_everything(tmp_path: P
         "started again",
         "produced all 2000",
         "consumed all 2000",
+        "worked through all 2000",
+        "replayed all 2000",
     ]
     assert (report.produced, report.acknowledged, report.consumed) == (2000, 2000, 2000)
     assert (report.kills, report.under_way_at_kill) == (1, 250)
+    assert (report.queue.deleted, report.queue.dead, report.replayed) == (1980, 20, 2000)
     assert 0 < report.recovery_seconds < report.produce_seconds
 
 
