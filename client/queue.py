@@ -12,6 +12,7 @@ import trio
 from client.durations import seconds_of
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
+from client.queue_admin import describe_queues
 from client.queue_asking import QueueAsker
 from client.queue_looking import LookOrder, QueueLooker, SeenMessage
 from client.queue_message import (
@@ -306,7 +307,9 @@ class Queue:
         Those that are still here, and those in its dead-letter queue that come from here.
         """
         found = await self.peek(max_messages, states=[MessageState.DEAD])
-        target = (await self._asker.describe()).config["dead_letter_queue"]
+        # Asked anew: who has just named another dead-letter queue looks for letters there.
+        (described,) = await describe_queues(self._cluster, [self.name])
+        target = described.config["dead_letter_queue"]
         room = max_messages - len(found)
         if target == _NO_QUEUE or not room:
             return found
@@ -315,7 +318,11 @@ class Queue:
             return seen.origin is not None and seen.origin.queue == self.name
 
         there = Queue(self._shared, target)
-        return found + await there._looker.look(LookOrder([], room, is_ours))
+        moved = await there._looker.look(LookOrder([], room, is_ours))
+        # What moved between the two looks was seen at both places.
+        places = {(seen.origin.partition, seen.origin.offset) for seen in moved if seen.origin}
+        here = [each for each in found if (each.record.partition, each.record.offset) not in places]
+        return here + moved
 
     async def purge(self) -> int:
         """Do away with all messages there are now, in whatever state; return how many.

@@ -41,7 +41,7 @@ _FLIGHTS_MAX: Final = 4
 _SETTLEMENTS_MAX: Final = 500
 """In one request."""
 _REFUSED_BECAUSE_DONE: Final = {
-    SettleAction.DELETE: (),  # What is deleted may be deleted again; what is refused is a dead letter.
+    SettleAction.DELETE: (),  # What is deleted may be deleted: what is refused is a dead letter.
     SettleAction.EXTEND: (),
     SettleAction.RELEASE: (MessageGoneError, ReceiptExpiredError),
     SettleAction.REJECT: (MessageGoneError,),

@@ -4,6 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from client.queue_looking import LookOrder, QueueLooker, SeenMessage
 from tests.client.queue_world import fill, lead, made, queue_of, work_queue
 from wire.errors import UnknownQueueError, UnknownTopicError
 from wire.queues import MessageState
@@ -104,3 +105,26 @@ async def test_a_dead_letter_tells_where_it_comes_from_and_goes_back_there(
         await dead.cancel_redrive()
         with pytest.raises(UnknownTopicError):
             await dead.redrive(to_topic="nope")
+
+
+async def test_a_dead_letter_that_moves_meanwhile_is_seen_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        await queue.send_batch([b"poison", b"well"])
+        (message, _) = await queue.receive()
+        await message.reject("broken")
+        before = await queue.dead_letters()
+        dead = await made(client, "dead")
+        await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
+        assert await dead.receive(wait=60, visibility_timeout=0)
+        look = QueueLooker.look
+
+        async def early(looker: QueueLooker, order: LookOrder) -> list[SeenMessage]:
+            return before if order.states else await look(looker, order)
+
+        monkeypatch.setattr(QueueLooker, "look", early)
+        (seen,) = await queue.dead_letters()
+
+        assert seen.origin is not None
+        assert (before[0].state, seen.state) == (MessageState.DEAD, MessageState.VISIBLE)
