@@ -56,6 +56,7 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.SEEK_QUEUE,
     api.REDRIVE,
     api.LAST_PURGE,
+    api.CANCEL,
     api.DESCRIBE_REDRIVE,
     api.DESCRIBE_PRODUCER,
 )

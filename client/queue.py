@@ -14,6 +14,7 @@ from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
 from client.queue_admin import describe_queues
 from client.queue_asking import QueueAsker
+from client.queue_cancelling import QueueCanceller
 from client.queue_looking import LookOrder, QueueLooker, SeenMessage
 from client.queue_message import (
     DELETE,
@@ -75,6 +76,7 @@ class Queue:
         self._settler = QueueSettler(shared.cluster, shared.directory, name)
         self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
         self._asker = QueueAsker(shared.cluster, shared.directory, name)
+        self._canceller = QueueCanceller(shared.cluster, shared.directory, self._asker)
         self._looker = QueueLooker(shared.cluster, shared.directory, self._asker)
 
     # -- sending ----------------------------------------------------------------------------------
@@ -323,6 +325,30 @@ class Queue:
         places = {(seen.origin.partition, seen.origin.offset) for seen in moved if seen.origin}
         here = [each for each in found if (each.record.partition, each.record.offset) not in places]
         return here + moved
+
+    async def cancel(self, message_id: str) -> None:
+        """Do not deliver a message that is delayed still; durable when it returns.
+
+        Args:
+            message_id: As the receipt of its send says it.
+
+        Raises:
+            InvalidRequestError: It can be received already, for it is not delayed (any more).
+            ReceiptExpiredError: Somebody has it.
+            MessageGoneError: There is no such message, any more.
+            ValueError: That is no message id.
+        """
+        await self._canceller.cancel([message_id])
+
+    async def cancel_batch(self, message_ids: Iterable[str]) -> None:
+        """Do not deliver messages that are delayed still.
+
+        Raises:
+            BatchError: Some of several could not be cancelled; it says which, and why.
+            TidelogError: The only one could not be cancelled; see `cancel`.
+            ValueError: One of them is no message id; nothing is cancelled.
+        """
+        await self._canceller.cancel(message_ids)
 
     async def purge(self) -> int:
         """Do away with all messages there are now, in whatever state; return how many.

@@ -264,10 +264,7 @@ class QueuePartition:
         return Outcome(now_ms, entries, None)
 
     def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[list[Refused]]:
-        """Decide that messages which nobody has are done; for delayed ones that came too soon.
-
-        The reply says which ones were refused. Those that are done already are not among them.
-        """
+        """Decide that delayed messages are done; the reply says which ones are not delayed."""
         now_ms = self._fold.advance(now_ms)
         entries, refused = removing.cancel(self._fold, runs)
         return Outcome(now_ms, entries, refused)

@@ -3,39 +3,79 @@
 Pure: no clock, no I/O.
 """
 
+from collections.abc import Iterator
+
 from queue_layer.entries import AnyEntry, Deleted, Expired, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.receiving import deferred, joined
-from wire.errors import BrokerError, MessageGoneError, ReceiptExpiredError
+from wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    MessageGoneError,
+    ReceiptExpiredError,
+)
 from wire.queues import MessageState, Refused, Run
 
 
 def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], list[Refused]]:
-    """Return what to write about messages that are not to be delivered any more.
+    """Return what to write about delayed messages that are not to be delivered at all.
 
-    Nobody may have them: leased ones are settled by whoever has them. What is done is no error.
+    All others are refused: those that can be received, that somebody has, and that are not there.
     """
     cancelled: list[Run] = []
-    refused: dict[MessageState, list[Run]] = {}
+    refused: dict[MessageState | None, list[Run]] = {}
     for first, count in joined(runs):
-        end = min(first + count, fold.fresh.end)
-        for piece_first, piece_end, status in fold.runs.pieces(first, end):
-            state = fold.runs.state(status)
-            if state in (MessageState.LEASED, MessageState.DEAD):
-                refused.setdefault(state, []).append((piece_first, piece_end - piece_first))
+        at, end = first, first + count
+        for piece_first, piece_end, state in _states(fold, first, end):
+            if at < piece_first:
+                refused.setdefault(None, []).append((at, piece_first - at))
+            at = piece_end
+            piece = (piece_first, piece_end - piece_first)
+            if state is MessageState.DELAYED:
+                cancelled.append(piece)
             else:
-                cancelled.append((piece_first, piece_end - piece_first))
-        if max(first, fold.cursor) < end:
-            cancelled.append((max(first, fold.cursor), end - max(first, fold.cursor)))
-    errors: dict[MessageState, BrokerError] = {
-        MessageState.LEASED: ReceiptExpiredError("somebody has the message; use its receipt"),
-        MessageState.DEAD: MessageGoneError("the message is a dead letter"),
-    }
+                refused.setdefault(state, []).append(piece)
+        if at < end:
+            refused.setdefault(None, []).append((at, end - at))
     return (
         _without(fold, joined(cancelled), Deleted),
-        [Refused(joined(found), errors[state].to_wire()) for state, found in refused.items()],
+        [Refused(joined(found), _why_not(state).to_wire()) for state, found in refused.items()],
     )
+
+
+def _states(fold: QueueFold, first: int, end: int) -> Iterator[tuple[int, int, MessageState]]:
+    """Yield the states of messages in a range that are not done, in order."""
+    for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
+        yield piece_first, piece_end, fold.runs.state(status)
+    at, end = max(first, fold.cursor), min(end, fold.fresh.end)
+    if at >= end:
+        return
+    for piece_first, piece_end, _ in fold.fresh.delayed(at, end):
+        if at < piece_first:
+            yield at, piece_first, MessageState.VISIBLE
+        yield piece_first, piece_end, MessageState.DELAYED
+        at = piece_end
+    if at < end:
+        yield at, end, MessageState.VISIBLE
+
+
+def _why_not(state: MessageState | None) -> BrokerError:
+    match state:
+        case None:
+            return MessageGoneError(
+                "there is no such message: it was delivered and deleted, is cancelled or expired,"
+                " or was never sent"
+            )
+        case MessageState.LEASED:
+            return ReceiptExpiredError("somebody has the message; its receipt can delete it")
+        case MessageState.DEAD:
+            return MessageGoneError("the message is a dead letter")
+        case _:
+            return InvalidRequestError(
+                "the message is not delayed (any more), so it cannot be cancelled; receive and"
+                " delete it"
+            )
 
 
 def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:

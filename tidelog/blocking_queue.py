@@ -237,6 +237,14 @@ class Queue:
         """Return messages that were given up; see `tidelog.Queue.dead_letters`."""
         return self._thread.call(partial(self._queue.dead_letters, max_messages))
 
+    def cancel(self, message_id: str) -> None:
+        """Do not deliver a message that is delayed still; see `tidelog.Queue.cancel`."""
+        self._thread.call(partial(self._queue.cancel, message_id))
+
+    def cancel_batch(self, message_ids: Iterable[str]) -> None:
+        """Do not deliver messages that are delayed still; see `tidelog.Queue.cancel_batch`."""
+        self._thread.call(partial(self._queue.cancel_batch, list(message_ids)))
+
     def purge(self) -> int:
         """Do away with all messages there are now; see `tidelog.Queue.purge`."""
         return self._thread.call(self._queue.purge)

@@ -89,6 +89,7 @@ class ApiKey(IntEnum):
     SEEK_QUEUE = 50
     REDRIVE = 51
     LAST_PURGE = 52
+    CANCEL = 53
     DESCRIBE_REDRIVE = 54
     DESCRIBE_PRODUCER = 55
 
@@ -259,6 +260,7 @@ PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
 SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
 REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
 LAST_PURGE = Api(ApiKey.LAST_PURGE, queues.LastPurgeRequest, queues.LastPurgeReply)
+CANCEL = Api(ApiKey.CANCEL, queues.CancelRequest, queues.CancelReply)
 DESCRIBE_REDRIVE = Api(
     ApiKey.DESCRIBE_REDRIVE, redrives.DescribeRedriveRequest, redrives.DescribeRedriveReply
 )

@@ -290,6 +290,20 @@ class LastPurgeReply(msgspec.Struct, frozen=True, array_like=True):
     """Messages below it are no originals of duplicates. 0 if it was never purged."""
 
 
+class CancelRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Do not deliver messages that are delayed still."""
+
+    queue_id: bytes
+    partition: int
+    runs: list[Run]
+
+
+class CancelReply(msgspec.Struct, frozen=True, array_like=True):
+    """What is not refused is cancelled, and durable."""
+
+    refused: list[Refused]
+
+
 class SeekRequest(msgspec.Struct, frozen=True, array_like=True):
     """Hand out again everything from an offset on; what lies below it counts as done."""
 

@@ -1,6 +1,7 @@
 """What people ask of queues: how many messages there are, to do away with them, to go back."""
 
 from collections.abc import Awaitable, Callable
+from operator import gt
 from typing import final
 
 from broker.handlers.offsets import OffsetsHandler
@@ -15,6 +16,8 @@ from wire.errors import (
     UnknownQueueError,
 )
 from wire.queues import (
+    CancelReply,
+    CancelRequest,
     CountMessagesReply,
     CountMessagesRequest,
     LastPurgeReply,
@@ -93,6 +96,22 @@ class QueueAdministration:
         served = self._server.find(request.queue_id, request.partition)
         below, _ = await self._server.purged_below(*served.key)
         return LastPurgeReply(below)
+
+    async def cancel(self, request: CancelRequest) -> CancelReply:
+        """Do not deliver messages that are delayed still.
+
+        Raises:
+            BrokerError: Nobody serves the partition here, or it is not known what became of it.
+        """
+        ends = [first + count for first, count in request.runs]
+        starts = [first for first, _ in request.runs]
+        if any(count < 1 for _, count in request.runs) or any(map(gt, [0, *ends], starts)):
+            raise InvalidRequestError("runs are of at least one message, and in order")
+        served = self._server.find(request.queue_id, request.partition)
+        await served.catch_up()
+        refused = served.decide(served.core.cancel(request.runs, now_ms=served.now_ms()))
+        await served.committed()
+        return CancelReply(refused)
 
     async def seek(self, request: SeekRequest) -> QueueDoneReply:
         """Hand out again everything from an offset on."""

@@ -85,6 +85,7 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
             api.SEEK_QUEUE: administration.seek,
             api.REDRIVE: administration.redrive,
             api.LAST_PURGE: administration.last_purge,
+            api.CANCEL: administration.cancel,
             api.DESCRIBE_REDRIVE: administration.describe_redrive,
         },
     )

@@ -234,13 +234,16 @@ class QueueAgainstModel(RuleBasedStateMachine):
         refused = self.driver.do(
             self.driver.queue.cancel([(first, count)], now_ms=self.driver.now_ms)
         )
-        taken = {MessageState.LEASED, MessageState.DEAD}
         wanted = range(first, min(first + count, len(self.model.messages)))
-        states = {o: self.model.messages[o].state(self.model.now_ms) for o in wanted}
-        assert {o for o, state in states.items() if state in taken} == {
+        delayed = {
+            offset
+            for offset in wanted
+            if self.model.messages[offset].state(self.model.now_ms) is MessageState.DELAYED
+        }
+        assert set(range(first, first + count)) - delayed == {
             offset for one in refused for offset in offsets_of(one.runs)
         }
-        self.model.finish(offset for offset, state in states.items() if state not in taken)
+        self.model.finish(delayed)
 
     @rule(part=st.floats(0, 1))
     def seek(self, part: float) -> None:

@@ -3,7 +3,7 @@
 from queue_layer.config import MINUTE_MS, QueueConfig
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from wire.error_code import ErrorCode
-from wire.queues import SettleAction
+from wire.queues import Run, SettleAction
 
 SHORT = QueueConfig(retention_ms=MINUTE_MS, dead_letter_target=TARGET)
 
@@ -85,63 +85,41 @@ def test_a_scheduled_message_can_be_cancelled() -> None:
     assert driver.counts() == {"leased": 3}
 
 
-def test_a_message_that_somebody_has_cannot_be_cancelled() -> None:
-    driver = Driver(SHORT, records=4)
+def test_a_message_that_is_not_delayed_cannot_be_cancelled() -> None:
+    driver = Driver(SHORT, records=5)
     driver.settle(driver.take(1), SettleAction.REJECT)
     driver.delete(driver.take(1))
     driver.take(1)
 
     refused = driver.do(driver.queue.cancel([(0, 9)], now_ms=driver.now_ms))
 
-    assert {one.error.code: one.runs for one in refused} == {
-        ErrorCode.MESSAGE_GONE: [(0, 1)],
+    found: dict[int, list[Run]] = {}
+    for one in refused:
+        found.setdefault(one.error.code, []).extend(one.runs)
+    assert {code: sorted(runs) for code, runs in found.items()} == {
+        ErrorCode.MESSAGE_GONE: [(0, 1), (1, 1), (5, 4)],
         ErrorCode.RECEIPT_EXPIRED: [(2, 1)],
+        ErrorCode.INVALID_REQUEST: [(3, 2)],
     }
-    assert driver.counts() == {"leased": 1, "dead": 1}
+    assert driver.counts() == {"visible": 2, "leased": 1, "dead": 1}
 
 
-def rejected(count: int, records: int) -> Driver:
-    """Return a queue whose first messages are on their way to the dead-letter queue."""
-    driver = Driver(QueueConfig(dead_letter_target=TARGET), records=records)
-    driver.settle(driver.take(count), SettleAction.REJECT)
-    return driver
+def test_a_scheduled_message_whose_time_has_come_cannot_be_cancelled() -> None:
+    driver = Driver(records=1)
+    driver.came(1, deliver_at_ms=START_MS + SECOND)
+    driver.wait(SECOND)
+
+    (refused,) = driver.do(driver.queue.cancel([(1, 1)], now_ms=driver.now_ms))
+
+    assert refused.error.code == ErrorCode.INVALID_REQUEST
+    assert driver.counts() == {"visible": 2}
 
 
-def test_what_the_log_lost_is_gone_but_for_what_is_on_its_way() -> None:
-    """A message that is to be moved may be at its target already: whoever asks there decides."""
-    driver = rejected(2, records=5)
-    driver.take(1)
+def test_a_message_that_was_released_with_a_delay_can_be_cancelled() -> None:
+    driver = Driver(records=2)
+    driver.settle(driver.take(1), SettleAction.RELEASE, delay_ms=SECOND)
 
-    driver.do(driver.queue.trim(4, now_ms=driver.now_ms))
+    assert driver.do(driver.queue.cancel([(0, 1)], now_ms=driver.now_ms)) == []
 
-    assert driver.counts() == {"dead": 2, "visible": 1}
-    batch = driver.queue.next_move(TARGET)
-    assert batch is not None
-    assert (batch.epoch, batch.sequence, batch.runs) == (0, 0, [(0, 2)])
-    driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
-    assert driver.counts() == {"visible": 1}
-    assert driver.queue.low_water_mark == 4
-
-
-def test_the_rest_of_a_batch_that_the_log_lost_in_part_begins_anew() -> None:
-    driver = rejected(3, records=4)
-    batch = driver.queue.next_move(TARGET)
-    assert batch is not None
-
-    driver.do(driver.queue.lost(batch, 2, now_ms=driver.now_ms))
-    driver.fail_over()
-
-    assert driver.counts() == {"dead": 1, "visible": 1}
-    batch = driver.queue.next_move(TARGET)
-    assert batch is not None
-    assert (batch.epoch, batch.sequence, batch.runs) == (1, 0, [(2, 1)])
-
-
-def test_what_the_log_lost_before_anybody_knew_of_it_is_gone() -> None:
-    driver = rejected(1, records=2)
-    driver.queue.records_came(2, 9)
-
-    driver.do(driver.queue.trim(8, now_ms=driver.now_ms))
-
-    assert driver.counts() == {"dead": 1, "visible": 1}
-    assert driver.offsets() == [8]
+    driver.wait(SECOND)
+    assert driver.offsets() == [1]

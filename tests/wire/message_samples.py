@@ -4,6 +4,8 @@ from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from wire.error_code import ErrorCode
 from wire.errors import ErrorDetail
 from wire.queues import (
+    CancelReply,
+    CancelRequest,
     CountMessagesReply,
     CountMessagesRequest,
     LastPurgeReply,
@@ -162,4 +164,8 @@ SEND = (
 LAST_PURGE = (
     LastPurgeRequest(queue_id=TOPIC_ID, partition=3),
     LastPurgeReply(below_offset=700),
+)
+CANCEL = (
+    CancelRequest(queue_id=TOPIC_ID, partition=3, runs=[(1000, 2), (1007, 1)]),
+    CancelReply(refused=[Refused(runs=[(1007, 1)], error=EXPIRED)]),
 )

@@ -399,6 +399,7 @@ EXCHANGES = [
     _exchange(api.SEEK_QUEUE, *message_samples.SEEK),
     _exchange(api.REDRIVE, *message_samples.REDRIVE),
     _exchange(api.LAST_PURGE, *message_samples.LAST_PURGE),
+    _exchange(api.CANCEL, *message_samples.CANCEL),
     _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
     _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),
 ]

@@ -12,10 +12,12 @@ from client.queue_looking import SeenMessage
 from client.queue_redrive import RedriveReport
 from tidelog.cli.asking import ask, confirm
 from tidelog.cli.connection import broker_option
+from tidelog.cli.errors import CommandError
 from tidelog.cli.message_view import print_dead_letters, print_seen, seen_as_json
 from tidelog.cli.options import examples, json_option, read_place
 from tidelog.cli.redrive_progress import print_report, report_as_json, wait_for_redrive
 from tidelog.cli.tables import counted, print_json
+from wire.errors import BatchError
 from wire.queues import MessageState
 
 
@@ -123,6 +125,34 @@ def purge(name: str, is_sure: bool, broker: str, as_json: bool) -> None:
         click.echo(f"purged {counted(count, 'message')} of {name}")
 
 
+@click.command(epilog=examples("tidelog queue cancel payments 0-17"))
+@click.argument("name", metavar="QUEUE")
+@click.argument("message_ids", nargs=-1, required=True, metavar="MESSAGE_ID...")
+@broker_option
+@json_option
+def cancel(name: str, message_ids: tuple[str, ...], broker: str, as_json: bool) -> None:
+    """Do not deliver messages that are delayed still.
+
+    `tidelog queue peek QUEUE --state delayed` shows them. What can be received already, or was, is
+    refused.
+    """
+
+    async def call(client: Client) -> None:
+        try:
+            await client.queue(name).cancel_batch(message_ids)
+        except BatchError as error:
+            done = len(message_ids) - len(error.errors)
+            raise CommandError(f"{error}; {counted(done, 'message')} cancelled") from error
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+    ask(broker, call)
+    if as_json:
+        print_json({"cancelled": len(message_ids)})
+    else:
+        click.echo(f"cancelled {counted(len(message_ids), 'message')} of {name}")
+
+
 @click.command(
     epilog=examples(
         "tidelog queue seek payments --to 1h", "tidelog queue seek payments --to earliest --yes"
@@ -217,4 +247,4 @@ def redrive(
         print_report(report)
 
 
-COMMANDS = (peek, leased, dead_letters, purge, seek, redrive)
+COMMANDS = (peek, leased, dead_letters, cancel, purge, seek, redrive)

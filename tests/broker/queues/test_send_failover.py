@@ -1,5 +1,6 @@
 """Sends to queues of three brokers: whoever leads and dies, each message is there once."""
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -20,6 +21,10 @@ async def make_queue(client: Client, **settings: str) -> Queue:
     await client.admin.create_topic("orders", 1, replication_factor=3)
     await client.admin.create_queue("orders", fifo=True, **settings)  # type: ignore[arg-type]
     return client.queue("orders")
+
+
+def has_told(told: dict[int, set[int]], count: int) -> bool:
+    return len(told) >= count
 
 
 async def send_numbers(
@@ -55,7 +60,7 @@ def test_each_id_is_there_once_and_in_order_whoever_leads_and_dies(seed: int) ->
                 nursery.start_soon(brokers.with_client, work)
             for kill in range(3):
                 goal = (kill + 1) * IDS // 5
-                await until(lambda goal=goal: len(told) >= goal, 120)
+                await until(partial(has_told, told, goal), 120)
                 leader = await brokers.leads()
                 if kill % 2:
                     brokers.cut_power(leader)
