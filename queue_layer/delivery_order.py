@@ -16,6 +16,8 @@ class RecordFields(NamedTuple):
     """Priority; 0 is the most urgent."""
     group: bytes | None = None
     """The key; `None` is a group of its own."""
+    is_chunk: bool = False
+    """Whether it is a part of a large message, and no message."""
 
 
 class DeliveryOrder(Protocol):
@@ -27,7 +29,8 @@ class DeliveryOrder(Protocol):
 
     1. It is made for an offset, from which on it is told of all records by `came`, ascending and
        without gaps, before anything else about them. A record is visible when it came. (One with a
-       delay is told to be invisible right after.) Those below that offset are not there.
+       delay is told to be invisible right after, and one that is no message to be done.) Those
+       below that offset are not there.
     2. If `needs_all_records` is false, that offset is the cursor, and before any record comes it
        is told what of the messages below is visible (`became_visible`); it is not told of the
        others below until they become visible. If true, the offset is the low-water mark, or where

@@ -59,7 +59,7 @@ class QueueFold:
     """What a journal says, and what follows from it now.
 
     Invariant: every message below `cursor` is in `runs`, or done. Every message from it on is
-    fresh: nobody received it, and it is in no run.
+    fresh: nobody received it, and it is in no run. Records that are no messages are as if done.
     """
 
     def __init__(self, make_order: MakeOrder) -> None:
@@ -138,6 +138,8 @@ class QueueFold:
         self.order.came(first, end, fields)
         self._tell_past(first, min(end, self.cursor))
         fresh_from = max(first, self.cursor)
+        for chunks_first, chunks_end in _chunks(first, end, fields):
+            self._pass_over_chunks(max(chunks_first, fresh_from), chunks_end)
         for delay_first, delay_end, time_ms in _delays(first, end, fields, deliver_at_ms):
             start = max(delay_first, fresh_from)
             if start >= delay_end:
@@ -145,6 +147,17 @@ class QueueFold:
             self.fresh.delay(start, delay_end, time_ms)
             if time_ms > self.time_ms:
                 self.order.became_invisible(start, delay_end, is_leased=False)
+
+    def chunks_came(self, first: int, end: int) -> None:
+        """Take note of committed records that are no messages; see `QueuePartition.chunks_came`."""
+        self.records_came(first, end, None, 0)
+        self._pass_over_chunks(max(first, self.cursor), end)
+
+    def _pass_over_chunks(self, first: int, end: int) -> None:
+        assert self.order is not None
+        if first < end:
+            self.fresh.pass_over_chunks(first, end)
+            self.order.became_done(first, end)
 
     def _tell_past(self, first: int, end: int) -> None:
         """Tell the order what has become of records that came before it was there."""
@@ -481,6 +494,20 @@ def _target(pair: Target) -> Target:
     return (pair[0], pair[1])
 
 
+def _chunks(
+    first: int, end: int, fields: Sequence[RecordFields] | None
+) -> Iterator[tuple[int, int]]:
+    """Yield ranges of records that are no messages."""
+    at = first
+    while fields is not None and at < end:
+        stop = at + 1
+        if fields[at - first].is_chunk:
+            while stop < end and fields[stop - first].is_chunk:
+                stop += 1
+            yield at, stop
+        at = stop
+
+
 def _delays(
     first: int, end: int, fields: Sequence[RecordFields] | None, deliver_at_ms: int
 ) -> Iterator[tuple[int, int, int]]:
@@ -490,5 +517,5 @@ def _delays(
             yield first, end, deliver_at_ms
         return
     for offset, record in enumerate(fields, first):
-        if record.deliver_at_ms:
+        if record.deliver_at_ms and not record.is_chunk:
             yield offset, offset + 1, record.deliver_at_ms

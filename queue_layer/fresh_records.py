@@ -14,17 +14,20 @@ from queue_layer.range_map import RangeMap
 class FreshRecords:
     """What came and was neither received nor passed over.
 
-    Invariant: `delayed_count` is the number of offsets in `_times` whose time has not come; all of
-    them lie in `[cursor, end)`.
+    Invariants: `delayed_count` is the number of offsets in `_times` whose time has not come, and
+    `chunk_count` that of those in `_chunks`; all of them lie in `[cursor, end)`.
     """
 
     def __init__(self, start: int, now_ms: int) -> None:
         self.end = start
         """The end of all records that came."""
         self.delayed_count = 0
+        self.chunk_count = 0
+        """Records that are no messages, but parts of large ones."""
         self._time_ms = now_ms
         self._times: RangeMap[int] = RangeMap()
         """When records are visible that had to wait, also if that has passed."""
+        self._chunks: RangeMap[None] = RangeMap()
         self._deadlines = Deadlines(self._is_current)
 
     def came(self, end: int) -> None:
@@ -37,6 +40,24 @@ class FreshRecords:
         if deliver_at_ms > self._time_ms:
             self.delayed_count += end - first
             self._deadlines.add(deliver_at_ms, begins)
+
+    def pass_over_chunks(self, first: int, end: int) -> None:
+        """Learn that some of those that came are no messages."""
+        self._chunks.put(first, end, None)
+        self.chunk_count += end - first
+
+    def chunks(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield which of some records are no messages."""
+        return ((first, end) for first, end, _ in self._chunks.pieces(first, end))
+
+    def messages(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield which of some records are messages."""
+        for chunks_first, chunks_end in self.chunks(first, end):
+            if first < chunks_first:
+                yield first, chunks_first
+            first = chunks_end
+        if first < end:
+            yield first, end
 
     def delayed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield which of some records have to wait now, and until when."""
@@ -51,6 +72,8 @@ class FreshRecords:
 
     def remove(self, first: int, end: int) -> None:
         """Learn that records are not fresh any more."""
+        if self.chunk_count:
+            self.chunk_count -= sum(last - at for at, last, _ in self._chunks.cut(first, end))
         if not len(self._times):
             return
         for piece_first, piece_end, time_ms in self._times.cut(first, end):

@@ -96,11 +96,13 @@ def _walk_unblocked(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
     for first, end, status in fold.runs.pieces(from_offset, fold.cursor):
         yield first, end, fold.runs.state(status), status
     at = max(from_offset, fold.cursor)
-    for first, end, deliver_at_ms in fold.fresh.delayed(at, fold.fresh.end):
-        if at < first:
-            yield at, first, MessageState.VISIBLE, PASSED_OVER
-        delayed = MessageStatus(Kind.WAITING, deliver_at_ms)
-        yield first, end, MessageState.DELAYED, delayed
-        at = end
-    if at < fold.fresh.end:
-        yield at, fold.fresh.end, MessageState.VISIBLE, PASSED_OVER
+    for message_first, message_end in fold.fresh.messages(at, fold.fresh.end):
+        at = message_first
+        for first, end, deliver_at_ms in fold.fresh.delayed(at, message_end):
+            if at < first:
+                yield at, first, MessageState.VISIBLE, PASSED_OVER
+            delayed = MessageStatus(Kind.WAITING, deliver_at_ms)
+            yield first, end, MessageState.DELAYED, delayed
+            at = end
+        if at < message_end:
+            yield at, message_end, MessageState.VISIBLE, PASSED_OVER

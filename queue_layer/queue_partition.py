@@ -132,6 +132,13 @@ class QueuePartition:
         """
         self._fold.records_came(first, end, fields, deliver_at_ms)
 
+    def chunks_came(self, first: int, end: int) -> None:
+        """Learn of committed records `[first, end)` that are parts of large messages, and none.
+
+        As `records_came` with fields that say so, and costs the same for a stretch of any length.
+        """
+        self._fold.chunks_came(first, end)
+
     def configure(self, config: QueueConfig) -> None:
         """Take over settings; they apply from the next command on, also to what is there.
 
@@ -441,7 +448,7 @@ class QueuePartition:
         """
         fresh = self._fold.fresh
         counts = self._fold.runs.counts
-        waiting = max(0, fresh.end - self._fold.cursor)
+        waiting = max(0, fresh.end - self._fold.cursor) - fresh.chunk_count
         return (
             counts[MessageState.VISIBLE] + waiting - fresh.delayed_count,
             counts[MessageState.LEASED],

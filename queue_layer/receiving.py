@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from queue_layer.attempts import ATTEMPT_ID_SIZE_MAX, Attempt
 from queue_layer.config import QueueConfig
-from queue_layer.entries import AnyEntry, Deferred, Died, Received, Repeated, Target
+from queue_layer.entries import AnyEntry, Deferred, Deleted, Died, Received, Repeated, Target
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, MessageStatus
 from wire.errors import InvalidRequestError
@@ -205,7 +205,7 @@ def decide(
     lease = Lease(fold.next_lease_id, runs, now_ms + timeout_ms)
     if not runs:
         return entries, lease
-    entries.extend(deferred(fold, lease.offsets))
+    entries.extend(passed(fold, lease.offsets))
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
     entries.append(Received(lease.lease_id, lease.offsets, lease.deadline_ms, holder, attempt_id))
     return entries, lease
@@ -222,18 +222,21 @@ def _repeated(
     return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
 
 
-def deferred(fold: QueueFold, runs: list[Run]) -> list[AnyEntry]:
-    """Return what to write before fresh messages change, so that those between keep their times.
+def passed(fold: QueueFold, runs: list[Run]) -> list[AnyEntry]:
+    """Return what to write before fresh messages change, about what the cursor passes by that.
 
-    The runs ascend.
+    Messages in between keep their times, and what is no message is done. The runs ascend.
     """
     kept: list[tuple[int, int, int]] = []
+    chunks: list[Run] = []
     at = fold.cursor
     for first, count in runs:
         if at < first:
             kept.extend((a, b - a, time_ms) for a, b, time_ms in fold.fresh.timed(at, first))
+            chunks.extend((a, b - a) for a, b in fold.fresh.chunks(at, first))
         at = max(at, first + count)
-    return [Deferred(kept)] if kept else []
+    entries: list[AnyEntry] = [Deferred(kept)] if kept else []
+    return [*entries, Deleted(chunks)] if chunks else entries
 
 
 def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:

@@ -18,7 +18,7 @@ from queue_layer.entries import (
 )
 from queue_layer.fold import QueueFold
 from queue_layer.looking import look
-from queue_layer.receiving import deferred, joined, move_batches
+from queue_layer.receiving import joined, move_batches, passed
 from queue_layer.redrive import Redrive
 from wire.errors import InvalidRequestError
 from wire.queues import MessageState, Run
@@ -97,7 +97,7 @@ def progress(
         return []
     entries: list[AnyEntry] = []
     visible = [(target, list(_visible(fold, joined(runs)))) for target, runs in moves]
-    entries.extend(deferred(fold, joined([run for _, runs in visible for run in runs])))
+    entries.extend(passed(fold, joined([run for _, runs in visible for run in runs])))
     for target, runs in visible:
         entries.extend(Redriven(batch, target) for batch in move_batches(runs))
     if next_offset > redrive.next_offset:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from queue_layer.entries import AnyEntry, Deleted, Expired, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
-from queue_layer.receiving import deferred, joined
+from queue_layer.receiving import joined, passed
 from wire.errors import (
     BrokerError,
     InvalidRequestError,
@@ -124,4 +124,4 @@ def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool
 def _without(fold: QueueFold, runs: list[Run], entry: type[Deleted | Expired]) -> list[AnyEntry]:
     if not runs:
         return []
-    return [*deferred(fold, runs), entry(runs)]
+    return [*passed(fold, runs), entry(runs)]

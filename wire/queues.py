@@ -34,6 +34,10 @@ DEDUPLICATION_ID_BYTES_MAX = 128
 SENT_TO_HEADER = "tidelog.sent_to"
 """Id of the FIFO queue that the message was sent to: its duplicates are looked for among these
 messages, and among no others of the topic."""
+CHUNK_HEADER = "tidelog.chunk"
+"""The record is a part of a large message, and no message: which one, and its place in it."""
+CHUNKS_HEADER = "tidelog.chunks"
+"""Of a large message: its length, and where its chunks are; see `wire.large_messages`."""
 ORIGIN_QUEUE_HEADER = "tidelog.origin.queue"
 ORIGIN_TOPIC_HEADER = "tidelog.origin.topic"
 ORIGIN_PARTITION_HEADER = "tidelog.origin.partition"

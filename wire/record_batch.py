@@ -49,7 +49,7 @@ from crc32c import crc32c
 from wire.compression import Codec, compress, decompress
 from wire.env import BytesLike
 from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
-from wire.queues import HEADER_PREFIX
+from wire.queues import CHUNK_HEADER, HEADER_PREFIX
 
 SYNC_MARKER = 0x1D0C_BA7C
 FORMAT_VERSION = 1
@@ -76,7 +76,10 @@ FLAG_CONTROL = 0x0040
 FLAG_QUEUE_FIELDS = 0x0080
 """Some record has a header that means something to queues (`wire.queues.HEADER_PREFIX`): whoever
 serves a queue looks into the payload only then."""
-_KNOWN_FLAGS = 0x00FF
+FLAG_CHUNKS = 0x0100
+"""Every record is a chunk of a large message (`wire.queues.CHUNK_HEADER`): whoever serves a queue
+passes over the batch without looking into it."""
+_KNOWN_FLAGS = 0x01FF
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
@@ -150,6 +153,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & FLAG_LOG_APPEND_TIME)
 
     @property
+    def has_only_chunks(self) -> bool:
+        """Whether no record is a message: all are chunks of large ones."""
+        return bool(self.flags & FLAG_CHUNKS)
+
+    @property
     def is_control(self) -> bool:
         """Whether the batch holds markers for brokers instead of records for people."""
         return bool(self.flags & FLAG_CONTROL)
@@ -210,7 +218,7 @@ def encode_batch(
     packed = compress(codec, payload)
     if len(packed) >= len(payload):
         codec, packed = Codec.NONE, payload
-    flags = int(codec) | (FLAG_QUEUE_FIELDS if _has_queue_fields(columns.headers) else 0)
+    flags = int(codec) | _queue_flags(columns.headers)
     batch = bytearray(HEADER_SIZE + len(packed))
     batch[HEADER_SIZE:] = packed
     _HEADER.pack_into(
@@ -238,10 +246,14 @@ def encode_batch(
     return batch
 
 
-def _has_queue_fields(headers: Sequence[Headers] | None) -> bool:
-    return headers is not None and any(
+def _queue_flags(headers: Sequence[Headers] | None) -> int:
+    if headers is None or not any(
         name.startswith(HEADER_PREFIX) for of_record in headers for name, _ in of_record
-    )
+    ):
+        return 0
+    if all(any(name == CHUNK_HEADER for name, _ in of_record) for of_record in headers):
+        return FLAG_QUEUE_FIELDS | FLAG_CHUNKS
+    return FLAG_QUEUE_FIELDS
 
 
 _PRODUCER_FIELDS = struct.Struct("<QI")

@@ -128,7 +128,8 @@ class QueueAdministration:
                     log_end_offset=end,
                 )
             served.decide(served.core.seek(request.offset, now_ms=served.now_ms()))
-            return end - request.offset
+            await served.catch_up()
+            return sum(served.core.counts())
 
         return await self._do(request.queue_id, [request.partition], seek)
 

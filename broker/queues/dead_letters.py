@@ -8,6 +8,8 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from queue_layer.pending_moves import DeadLetters
+from wire.errors import WireFormatError
+from wire.large_messages import ChunkMap, chunks_of
 from wire.queues import (
     DEDUPLICATION_ID_HEADER,
     DELIVER_AT_HEADER,
@@ -124,11 +126,20 @@ def as_it_was(record: Record) -> Record:
     return record._replace(headers=tuple(kept))
 
 
+def large_message_in(record: Record) -> ChunkMap | None:
+    """Return where the chunks of a message are, `None` if there are none that could be found."""
+    try:
+        return chunks_of(record.headers)
+    except WireFormatError:
+        return None
+
+
 def fitting(records: Sequence[Record]) -> int:
     """Return how many records go into one batch: a rule that depends on them alone."""
     size = 0
     for count, record in enumerate(records):
-        size += record.size
+        chunks = large_message_in(record)
+        size += record.size + (0 if chunks is None else chunks.length)
         if count and size > _MOVED_BYTES_MAX:
             return count
     return len(records)

@@ -12,6 +12,7 @@ from typing import Final, final
 
 import trio
 
+from broker.queues.chunk_copying import ChunkCopier
 from broker.queues.dead_letters import (
     Origin,
     Record,
@@ -55,6 +56,7 @@ class Mover:
         self._known: set[Target] = set()
         """Targets at which nothing is of which the journal does not say that it is there."""
         self._redriver = Redriver(nursery, producer, served)
+        self._chunks = ChunkCopier(served.reading, producer)
 
     @property
     def is_moving(self) -> bool:
@@ -142,6 +144,7 @@ class Mover:
         count = await self._produce(batch, records)
         self._known.add(batch.target)
         served.require()
+        self._chunks.settled(batch.target)
         if count:
             served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
 
@@ -155,13 +158,13 @@ class Mover:
         Raises:
             BrokerError: As for `_move`.
         """
-        encoded = batch_of(
-            records,
-            producer_id=self._producer_id,
-            producer_epoch=batch.epoch,
-            base_sequence=batch.sequence,
-        )
         try:
+            encoded = batch_of(
+                await self._chunks.copied(records, batch.target),
+                producer_id=self._producer_id,
+                producer_epoch=batch.epoch,
+                base_sequence=batch.sequence,
+            )
             await self._producer.produce(batch.target, encoded)
         except DuplicateSequenceError:
             # Longer ago than the target remembers, or cut elsewhere: the first one is there.

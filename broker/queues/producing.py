@@ -44,8 +44,8 @@ class TopicProducer:
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return 0 if topic is None or topic.queue is not None else topic.partition_count
 
-    async def produce(self, target: Target, batch: BytesLike) -> None:
-        """Append one batch; it is committed when this returns.
+    async def produce(self, target: Target, batch: BytesLike) -> int:
+        """Append one batch and return its first offset; it is committed when this returns.
 
         Raises:
             UnknownTopicError: The topic was deleted.
@@ -60,9 +60,10 @@ class TopicProducer:
             timeout_s=_ANSWER_TIMEOUT_S,
             attachment=[batch],
         )
-        error = reply.results[0].error
-        if error is not None:
-            raise from_wire(error)
+        result = reply.results[0]
+        if result.error is not None:
+            raise from_wire(result.error)
+        return result.base_offset
 
     async def progress(self, target: Target, producer_id: int) -> DescribeProducerReply:
         """Return how far a producer is at a target: what is committed there.

@@ -16,7 +16,7 @@ from broker.queues.known_batches import Batch, KnownBatches
 from broker.slices import SliceReader
 from logstore.disk import File
 from logstore.scan import walk_headers
-from logstore.slice import LogSlice
+from logstore.slice import LogSlice, corrupt
 from queue_layer.delivery_order import RecordFields
 from queue_layer.queue_partition import QueuePartition
 from wire.errors import (
@@ -24,7 +24,7 @@ from wire.errors import (
     LeaderNotAvailableError,
     WireFormatError,
 )
-from wire.queues import DELIVER_AT_HEADER, PRIORITY_HEADER, ReceivedRun, Run, SeenRun
+from wire.queues import CHUNK_HEADER, DELIVER_AT_HEADER, PRIORITY_HEADER, ReceivedRun, Run, SeenRun
 from wire.record_batch import BatchHeader, Columns, decode_columns
 
 Result = TypeVar("Result")
@@ -163,22 +163,20 @@ class SourceRecords:
         for position, header in walked:
             if header.next_offset <= at:
                 continue
-            end = min(header.next_offset, high_watermark)
+            first, end = max(header.base_offset, at), min(header.next_offset, high_watermark)
             has_fields = header.has_queue_fields or decodes_all
             if not has_fields and not delay_ms:
                 at = end
                 continue
             if plain_from < at:
                 core.records_came(plain_from, at)
-            first = max(header.base_offset, at)
-            if at < first:  # Batches were lost here.
-                core.records_came(at, first)
-            fields = None
-            if has_fields:
-                data = file.read_at(position, header.size)
-                fields = _fields(header, data, first, end, delay_ms)
-            deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms else 0
-            core.records_came(first, end, fields, deliver_at_ms=0 if fields else deliver_at_ms)
+            if at < first:
+                _lost(core, at, first)
+            if header.has_only_chunks:
+                core.chunks_came(first, end)
+            else:
+                data = file.read_at(position, header.size) if has_fields else None
+                _came(core, header, data, first, end)
             plain_from = at = end
         if plain_from < at:
             core.records_came(plain_from, at)
@@ -284,6 +282,27 @@ def _loaded(part: LogSlice) -> Reading[LogSlice]:
     return loaded
 
 
+def _came(
+    core: QueuePartition, header: BatchHeader, data: bytes | None, first: int, end: int
+) -> None:
+    """Tell a queue of records of one batch, with what they say if that was read."""
+    delay_ms = core.config.delivery_delay_ms
+    fields = None if data is None else _fields(header, data, first, end, delay_ms)
+    deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
+    core.records_came(first, end, fields, deliver_at_ms=deliver_at_ms)
+
+
+def _lost(core: QueuePartition, first: int, end: int) -> None:
+    """Tell a queue of records whose batches are not there.
+
+    Raises:
+        CorruptRecordError: It has an order, which nobody knows behind them.
+    """
+    if core.config.is_fifo:
+        raise corrupt(first, end)
+    core.records_came(first, end)
+
+
 def _take(gathered: Gathered, first: int, end: int) -> None:
     if first < end:
         gathered.taken.append((first, end - first))
@@ -336,14 +355,16 @@ def _fields_of(header: BatchHeader, columns: Columns, place: int, delay_ms: int)
         sent_ms = header.first_timestamp_ms + (deltas[place] if deltas else 0)
         deliver_at_ms = sent_ms + delay_ms
     lane = 0
+    is_part = False
     for name, value in () if columns.headers is None else columns.headers[place]:
         if name == DELIVER_AT_HEADER:
             deliver_at_ms = _number(value, deliver_at_ms)
         elif name == PRIORITY_HEADER:
             lane = _number(value, lane)
-    return RecordFields(
-        min(deliver_at_ms, _TIME_MAX_MS), lane, columns.keys[place] if columns.keys else None
-    )
+        elif name == CHUNK_HEADER:
+            is_part = True
+    key = columns.keys[place] if columns.keys else None
+    return RecordFields(min(deliver_at_ms, _TIME_MAX_MS), lane, key, is_part)
 
 
 def _number(value: bytes, default: int) -> int:

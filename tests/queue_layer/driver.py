@@ -69,6 +69,12 @@ class Driver:
         self.told.append((first, first + count, fields, deliver_at_ms))
         self.queue.records_came(first, first + count, fields, deliver_at_ms=deliver_at_ms)
 
+    def chunks_came(self, count: int) -> None:
+        """Let parts of large messages be committed, whose batches say what they are."""
+        first = self.told[-1][1] if self.told else 0
+        self.told.append((first, first + count, [RecordFields(is_chunk=True)] * count, 0))
+        self.queue.chunks_came(first, first + count)
+
     def do(self, outcome: Outcome[Reply]) -> Reply:
         """Append what was decided, and apply it."""
         frame = outcome.frame

@@ -48,6 +48,9 @@ class ListModel:
     def came(self, deliver_at_ms: Sequence[int]) -> None:
         self.messages.extend(Message(visible_at_ms=time_ms) for time_ms in deliver_at_ms)
 
+    def chunks_came(self, count: int) -> None:
+        self.messages.extend(Message(is_done=True) for _ in range(count))
+
     def offsets(self, state: MessageState) -> list[int]:
         """Return the messages in a state."""
         return [o for o, m in enumerate(self.messages) if m.state(self.now_ms) is state]
@@ -164,9 +167,10 @@ class ListModel:
             for target, offsets in self.moving.items()
         }
 
-    def seek(self, offset: int, deliver_at_ms: Sequence[int]) -> None:
+    def seek(self, offset: int, deliver_at_ms: Sequence[int | None]) -> None:
         self.moving = {}
         self.void_below = self.leases + 1
         self.finish(range(offset))
         for place in range(offset, len(self.messages)):
-            self.messages[place] = Message(visible_at_ms=deliver_at_ms[place])
+            time_ms = deliver_at_ms[place]
+            self.messages[place] = Message(visible_at_ms=time_ms or 0, is_done=time_ms is None)

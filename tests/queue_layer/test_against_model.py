@@ -54,7 +54,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
         order_config = QueueConfig(**order)
         self.driver = Driver(config, make_order=order_for(order_config))
         self.model = ListModel(config, START_MS)
-        self.sent: list[int] = []
+        self.sent: list[int | None] = []
+        """When each record was to be delivered; `None` for parts of large messages."""
         self.receipts: list[PartitionReceived] = []
         self.plans: list[tuple[ReceivePlan, list[Run]]] = []
         self.largest_mark = 0
@@ -73,6 +74,21 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.driver.came(len(waits), fields=fields if any(waits) else None)
         self.sent.extend(field.deliver_at_ms for field in fields)
         self.model.came([field.deliver_at_ms for field in fields])
+
+    @rule(count=st.integers(1, 4))
+    def chunks_come(self, count: int) -> None:
+        self.driver.chunks_came(count)
+        self.sent.extend([None] * count)
+        self.model.chunks_came(count)
+
+    @rule(count=st.integers(1, 4), wait=delays)
+    def chunks_come_with_their_message(self, count: int, wait: int) -> None:
+        deliver_at_ms = self.model.now_ms + wait if wait else 0
+        fields = [RecordFields(is_chunk=True)] * count
+        self.driver.came(count + 1, fields=[*fields, RecordFields(deliver_at_ms, 1, b"a")])
+        self.sent.extend([*[None] * count, deliver_at_ms])
+        self.model.chunks_came(count)
+        self.model.came([deliver_at_ms])
 
     @rule(ms=times)
     def time_passes(self, ms: int) -> None:

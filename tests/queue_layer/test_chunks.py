@@ -1,0 +1,121 @@
+"""Records that are parts of large messages: of the log, and no messages of any queue."""
+
+import pytest
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import MakeOrder, RecordFields
+from queue_layer.groups import GroupOrder
+from queue_layer.orders import order_for
+from queue_layer.standard_order import StandardOrder
+from tests.queue_layer.driver import SECOND, Driver
+from wire.queues import MessageState
+
+PART = RecordFields(is_chunk=True)
+ORDERS: list[MakeOrder] = [
+    StandardOrder,
+    GroupOrder,
+    order_for(QueueConfig(lanes=(2, 1))),
+    order_for(QueueConfig(has_fairness=True)),
+]
+
+
+@pytest.mark.parametrize("make_order", ORDERS)
+def test_chunks_are_handed_out_to_nobody_and_counted_nowhere(make_order: MakeOrder) -> None:
+    driver = Driver(make_order=make_order)
+    driver.chunks_came(3)
+    driver.came(1, fields=[RecordFields(group=b"a")])
+    driver.chunks_came(2)
+    driver.came(3, fields=[PART, RecordFields(group=b"a"), PART])
+
+    assert driver.counts() == {"visible": 2}
+    assert driver.offsets() == [3, 7]
+    assert driver.counts() == {"leased": 2}
+
+
+@pytest.mark.parametrize("make_order", ORDERS)
+def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
+    make_order: MakeOrder,
+) -> None:
+    driver = Driver(make_order=make_order)
+    driver.came(1)
+    driver.chunks_came(3)
+    driver.came(2)
+    driver.chunks_came(1)
+    first = driver.take(3)
+
+    driver.fail_over()
+
+    assert driver.counts() == {"leased": 3}
+    driver.delete(first)
+    assert driver.counts() == {}
+    assert driver.queue.low_water_mark == 6
+
+
+def test_chunks_without_their_message_hold_up_nothing() -> None:
+    driver = Driver()
+    driver.chunks_came(5)
+    driver.came(1)
+
+    driver.delete(driver.take(1))
+
+    assert driver.queue.low_water_mark == 6
+
+
+def test_a_message_that_is_passed_over_keeps_its_delay_and_chunks_stay_none() -> None:
+    driver = Driver()
+    later = driver.now_ms + 5 * SECOND
+    driver.came(4, fields=[RecordFields(later), PART, PART, RecordFields()])
+
+    assert driver.offsets() == [3]
+    driver.fail_over()
+
+    assert driver.counts() == {"leased": 1, "delayed": 1}
+    driver.wait(5 * SECOND)
+    assert driver.offsets() == [0]
+
+
+def test_people_who_look_see_no_chunks() -> None:
+    driver = Driver()
+    driver.came(1)
+    driver.chunks_came(2)
+    driver.came(1, deliver_at_ms=driver.now_ms + SECOND)
+
+    seen, _ = driver.queue.look([], 0, 10)
+
+    assert [(run.first_offset, run.count, run.state) for run in seen] == [
+        (0, 1, MessageState.VISIBLE),
+        (3, 1, MessageState.DELAYED),
+    ]
+
+
+def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
+    driver = Driver(records=1)
+    driver.chunks_came(2)
+    driver.came(1)
+
+    assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 2
+    assert driver.queue.low_water_mark == 4
+    assert driver.counts() == {}
+
+
+def test_a_seek_brings_back_messages_and_no_chunks() -> None:
+    driver = Driver(records=1)
+    driver.chunks_came(2)
+    driver.came(1)
+    driver.delete(driver.take())
+
+    driver.do(driver.queue.seek(1, now_ms=driver.now_ms))
+    driver.tell_again()
+
+    assert driver.counts() == {"visible": 1}
+    assert driver.offsets() == [3]
+
+
+def test_chunks_cost_a_range_however_many_there_are() -> None:
+    driver = Driver()
+    driver.chunks_came(10**9)
+    driver.came(1)
+    frames = len(driver.journal)
+
+    assert driver.offsets() == [10**9]
+    assert sum(map(len, driver.journal[frames:])) < 100
