@@ -10,6 +10,8 @@ from typing import Final, Unpack, final
 import trio
 
 from client.durations import seconds_of
+from client.large_joining import LargeJoiner
+from client.large_sending import WHOLE_BYTES_MAX, LargeSender, Source
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
 from client.queue_admin import describe_queues
@@ -18,6 +20,7 @@ from client.queue_cancelling import QueueCanceller
 from client.queue_looking import LookOrder, QueueLooker, SeenMessage
 from client.queue_message import (
     DELETE,
+    VALUE_BYTES_MAX,
     Message,
     Verdict,
     extension,
@@ -40,7 +43,7 @@ from client.queue_shared import QueueShared
 from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
-from wire.errors import BatchError, InvalidReceiptError, TidelogError
+from wire.errors import BatchError, InvalidReceiptError, RecordTooLargeError, TidelogError
 from wire.queues import (
     RECEIVE_COUNT_MAX,
     MessageState,
@@ -75,17 +78,19 @@ class Queue:
         self._holder = holder or shared.cluster.config.client_name
         self._settler = QueueSettler(shared.cluster, shared.directory, name)
         self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
+        self._joiner = LargeJoiner(self._settler)
         self._asker = QueueAsker(shared.cluster, shared.directory, name)
         self._canceller = QueueCanceller(shared.cluster, shared.directory, self._asker)
         self._looker = QueueLooker(shared.cluster, shared.directory, self._asker)
 
     # -- sending ----------------------------------------------------------------------------------
 
-    async def send(self, value: bytes | None, **fields: Unpack[MessageFields]) -> Receipt:
+    async def send(self, value: Source | None, **fields: Unpack[MessageFields]) -> Receipt:
         """Send one message and wait until it is acknowledged.
 
         Args:
-            value: The message.
+            value: The message, of up to 1 GiB: bytes, a file that is open for reading them, or an
+                asynchronous iterable of them. What is longer than a record may be goes in chunks.
             fields: `key` or `group`, which are the same: messages with the same one are in one
                 partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
                 and value. `delay`: nobody gets it for so many seconds, of any number, counted from
@@ -96,12 +101,15 @@ class Queue:
         Raises:
             UnknownQueueError: There is no such queue.
             DeliveryTimeoutError: It was not acknowledged in time; it may be in the queue.
-            RecordTooLargeError: It exceeds a limit of the broker.
+            RecordTooLargeError: It exceeds a limit of the broker, or is longer than 1 GiB.
             InvalidRequestError: The queue does not take such a message.
             ValueError: A number is out of range.
         """
         message = OutgoingMessage(value=value, **fields)
         (result,) = await self._send([message])
+        if isinstance(result, RecordTooLargeError) and isinstance(value, bytes):
+            # The topic takes less than others do.
+            (result,) = await self._send([message], whole_bytes_max=0)
         if isinstance(result, TidelogError):
             raise result
         return result
@@ -151,7 +159,9 @@ class Queue:
         producer = await self._shared.producer()
         return await producer.send_values(description.topic, messages)
 
-    async def _send(self, messages: Sequence[OutgoingMessage]) -> list[Receipt | TidelogError]:
+    async def _send(
+        self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX
+    ) -> list[Receipt | TidelogError]:
         await trio.lowlevel.checkpoint()
         now_ms = self._cluster.env.clock.now_ms()
         description = await self._asker.describe()
@@ -161,6 +171,17 @@ class Queue:
         records = [
             record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
         ]
+        is_identified = description.config.get("content_based_deduplication") == "on"
+        for place, message in enumerate(messages):
+            source = message.value
+            if source is not None and (
+                type(source) is not bytes or records[place].size > whole_bytes_max
+            ):
+                producer = await self._shared.producer()
+                sender = LargeSender(self._cluster, producer, records[place], source)
+                records[place] = await sender.send(
+                    whole_bytes_max=whole_bytes_max, is_identified=is_identified
+                )
         if looks_at_messages(description):
             return await self._shared.sender(self.name).send(description, records)
         producer = await self._shared.producer()
@@ -174,6 +195,7 @@ class Queue:
         *,
         visibility_timeout: float | None = None,
         wait: float | None = None,
+        value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> list[Message]:
         """Return messages that nobody else has, leased for this caller.
 
@@ -185,12 +207,23 @@ class Queue:
             visibility_timeout: For how many seconds nobody else gets them, up to 12 hours; by
                 default, what the queue says. With 0 they are only looked at, but that counts.
             wait: For how many seconds to wait for the first one; by default, what the queue says.
+            value_bytes_max: Large messages up to this length are joined, and no more of them are
+                returned at once; longer ones are read with `message.chunks()`.
 
         Raises:
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range.
             TidelogError: Some partition could not be asked, and the others had nothing.
         """
+        messages = await self._receive(
+            max_messages, visibility_timeout=visibility_timeout, wait=wait
+        )
+        return await self._joiner.joined(messages, value_bytes_max)
+
+    async def _receive(
+        self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
+    ) -> list[Message]:
+        """Return messages, large ones as they are."""
         if not 1 <= max_messages <= RECEIVE_COUNT_MAX:
             raise ValueError(f"max_messages is from 1 to {RECEIVE_COUNT_MAX}, not {max_messages}")
         timeout_ms = None
@@ -269,7 +302,7 @@ class Queue:
             ConfigError: A setting is not legal.
         """
         config = config or WorkerConfig(**settings)
-        return QueueWorker(self.receive, self._settler, self._cluster, handler, config)
+        return QueueWorker(self._receive, self._settler, self._cluster, handler, config)
 
     async def work(
         self, handler: Callable[[Message], Awaitable[object]], **settings: Unpack[WorkerSettings]

@@ -4,12 +4,16 @@ Pure, but for passing on what is to become of them. What is done with a message 
 application and the broker: a message does not know whether it is still leased.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, NamedTuple, final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from copy import copy
+from typing import Final, NamedTuple, Protocol, final
 
 import msgspec
 
+from client.metadata import TopicPartition
 from client.receipt_handle import ReceivedPlace, handle_of
+from wire.errors import RecordTooLargeError, TidelogError
+from wire.large_messages import ChunkMap, chunks_of, is_large
 from wire.queues import (
     FIRST_RECEIVED_HEADER,
     LAST_RECEIVED_HEADER,
@@ -22,6 +26,21 @@ from wire.queues import (
     SettleAction,
 )
 from wire.record_batch import Headers
+
+VALUE_BYTES_MAX: Final = 64 << 20
+"""Longer messages are not joined unless somebody says so."""
+
+
+class BodyReader(Protocol):
+    """Reads the chunks of large messages."""
+
+    def chunks(self, at: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
+        """Yield them one by one."""
+        ...
+
+    async def join(self, at: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+        """Return all of them, unless they are longer than that."""
+        ...
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -43,16 +62,21 @@ Settle = Callable[[Sequence[ReceivedPlace], Verdict], Awaitable[None]]
 class Lease:
     """What the messages have in common that one receive got from one partition."""
 
-    __slots__ = ("expires_at", "is_settled", "receipt", "settle")
+    __slots__ = ("expires_at", "failures", "is_settled", "reader", "receipt", "settle")
 
-    def __init__(self, receipt: bytes, expires_at: float, settle: Settle) -> None:
-        """Say by `settle` what becomes of messages."""
+    def __init__(
+        self, receipt: bytes, expires_at: float, settle: Settle, reader: BodyReader | None = None
+    ) -> None:
+        """Say by `settle` what becomes of messages; `reader` reads the chunks of large ones."""
+        self.reader = reader
         self.receipt = receipt
         self.expires_at = expires_at
         """Until when nobody else gets them, in seconds of trio's clock, unless that is extended."""
         self.settle = settle
         self.is_settled: set[int] = set()
         """Offsets of messages that the application has deleted, released or rejected."""
+        self.failures: dict[int, TidelogError] = {}
+        """Why large messages, by their offsets, could not be joined."""
 
 
 class Origin(NamedTuple):
@@ -86,13 +110,71 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     """When it was sent: Unix time in milliseconds, as the sender gave it."""
     key: bytes | None
     """FIFO queues: its group."""
-    value: bytes | None
+    content: bytes | None
+    """The value of the record; empty for a large message that was not joined."""
     headers: Headers
     receive_count: int
     """Deliveries up to and including this one."""
     first_received_ms: int
     """Time of the first of them, by the clock of the broker."""
     lease: Lease
+
+    @property
+    def value(self) -> bytes | None:
+        """What was sent.
+
+        Raises:
+            RecordTooLargeError: It is longer than what is joined by itself; see `chunks`.
+            MessageBodyLostError: It was large, and the topic has deleted some of it.
+            WireFormatError: It says of itself that it is large, and not how.
+        """
+        if self.content or self.content is None or not is_large(self.headers):
+            return self.content
+        chunks = chunks_of(self.headers)
+        assert chunks is not None, "it is large"
+        failure = self.lease.failures.get(self.offset)
+        raise too_large(chunks.length) if failure is None else copy(failure)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is in chunks: longer than one record may be."""
+        return is_large(self.headers)
+
+    @property
+    def length(self) -> int:
+        """How many bytes the value has."""
+        chunks = chunks_of(self.headers)
+        return len(self.content or b"") if chunks is None else chunks.length
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Iterate over the value, some 512 KiB at a time; what was read is not kept.
+
+        Nobody else gets the message meanwhile if it is extended in time, as workers do.
+
+        Raises:
+            MessageBodyLostError: The topic has deleted some of it.
+            CorruptRecordError: Some of it is damaged.
+            TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
+        """
+        found = chunks_of(self.headers)
+        if self.content or found is None:
+            return _once(self.content or b"")
+        assert self.lease.reader is not None, "received by a client"
+        return self.lease.reader.chunks(TopicPartition(self.topic, self.partition), found)
+
+    async def read(self, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
+        """Return the value, however it was sent.
+
+        Raises:
+            RecordTooLargeError: It has more bytes than that.
+            TidelogError: As for `chunks`.
+        """
+        found = chunks_of(self.headers)
+        if self.content or found is None:
+            return self.content or b""
+        assert self.lease.reader is not None, "received by a client"
+        at = TopicPartition(self.topic, self.partition)
+        return await self.lease.reader.join(at, found, bytes_max=bytes_max)
 
     @property
     def message_id(self) -> str:
@@ -205,6 +287,21 @@ def milliseconds(what: str, seconds: float) -> int:
     if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
         raise ValueError(f"{what} is a number of seconds from 0 on, not {seconds}")
     return round(seconds * 1000)
+
+
+def too_large(length: int, limit: int | None = None) -> RecordTooLargeError:
+    """Return the error for a large message that is not, or not to be, joined in memory."""
+    of_limit = "" if limit is None else f", where {limit} may be"
+    return RecordTooLargeError(
+        f"the message has {length} bytes and is not joined in memory{of_limit}; read it with"
+        " message.chunks(), or allow for more",
+        size_bytes=length,
+    )
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    if content:
+        yield content
 
 
 def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:

@@ -19,9 +19,10 @@ from typing import Final, NamedTuple, cast, final
 import trio
 
 from client.cluster import STALE_METADATA_ERRORS, Cluster
+from client.large_reading import LargeReader
 from client.metadata import TopicPartition
 from client.queue_directory import QueueDirectory
-from client.queue_message import RETURN, Lease, Message, Verdict
+from client.queue_message import DELETE, RETURN, Lease, Message, Verdict
 from client.queue_settler import QueueSettler
 from client.received_messages import messages_of, missing_places, places_of
 from wire import api
@@ -37,6 +38,7 @@ from wire.errors import (
     WireFormatError,
     from_wire,
 )
+from wire.large_messages import is_chunk
 from wire.queue_admin import QueueDescription
 from wire.queues import PartitionReceived, ReceiveReply, ReceiveRequest, SettleAction
 from wire.rpc import Outcome, RpcConnection
@@ -87,6 +89,7 @@ class QueueReceiver:
         self.cluster = cluster
         self.directory = directory
         self.settler = settler
+        self.reader = LargeReader(cluster)
         self.name = name
         self.turn = 0
         """Which broker and which partition is asked first next time."""
@@ -299,7 +302,7 @@ class _Call:
             settler.settle_soon(places_of(received), RETURN)
             return
         expires_at = trio.current_time() + (received.deadline_ms - now_ms) / 1000
-        lease = Lease(received.receipt, expires_at, settler.settle)
+        lease = Lease(received.receipt, expires_at, settler.settle, self._receiver.reader)
         at = TopicPartition(poll.description.topic, received.partition)
         try:
             messages = messages_of(at, received, content, lease)
@@ -309,8 +312,14 @@ class _Call:
             settler.settle_soon(places_of(received), verdict)
             self._failed(poll.description, error)
             return
+        missing = missing_places(received, messages)
+        parts = [each.place for each in messages if each.headers and is_chunk(each.headers)]
+        if parts:
+            # Brokers could not see what they are, for they were damaged then.
+            settler.settle_soon(parts, DELETE)
+            messages = [each for each in messages if not is_chunk(each.headers)]
         late = [message.place for message in messages[room:]]
-        settler.settle_soon(late + missing_places(received, messages), RETURN)
+        settler.settle_soon(late + missing, RETURN)
         self._messages += messages[:room]
 
     def _failed(self, description: QueueDescription, error: Exception) -> None:

@@ -9,6 +9,7 @@ from typing import TypedDict, TypeGuard, cast, final
 
 import msgspec
 
+from client.large_sending import Source
 from client.outgoing import OutgoingRecord, checked_record
 from client.queue_message import milliseconds
 from wire.errors import InvalidRequestError
@@ -27,7 +28,8 @@ _PLAIN_BYTES_MAX = 32 << 10
 class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message for `Queue.send_batch`; only `value` must be given."""
 
-    value: bytes | None
+    value: Source | None
+    """Of up to 1 GiB: bytes, a file that is open for reading them, or an asynchronous iterable."""
     key: bytes | None = None
     """As for records: messages with the same key are in one partition."""
     group: bytes | None = None
@@ -71,7 +73,10 @@ def record_of(
             are not the same.
     """
     key = _key_of(message)
-    record = checked_record(topic, message.value, key, None, message.headers, None)
+    value = message.value
+    if value is not None and not isinstance(value, (bytes, str)):
+        value = b""  # Until it was read; see `client.large_sending`.
+    record = checked_record(topic, value, key, None, message.headers, None)
     for name, _ in record.headers:
         if name.startswith(HEADER_PREFIX):
             raise ValueError(

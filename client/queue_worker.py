@@ -14,10 +14,12 @@ from typing import Final, Protocol, TypedDict, cast, final
 import trio
 
 from client.cluster import Cluster
+from client.large_joining import joined
 from client.queue_message import (
     DELETE,
     REASON_LENGTH_MAX,
     RETURN,
+    VALUE_BYTES_MAX,
     Message,
     Verdict,
     extension,
@@ -31,6 +33,7 @@ from wire.errors import (
     ConfigError,
     ConnectionLostError,
     InvalidRequestError,
+    MessageBodyLostError,
     RetriableError,
     TidelogError,
 )
@@ -66,6 +69,10 @@ class WorkerConfig:
     on_error: Callable[[Message, Exception], object] | None = None
     """Told of each exception of the handler, before the message is released or rejected."""
 
+    value_bytes_max: int = VALUE_BYTES_MAX
+    """Large messages up to this length are joined when their handler begins, so memory is needed
+    for `concurrency` of them; longer ones are read with `message.chunks()`."""
+
     def __post_init__(self) -> None:
         """Check the settings.
 
@@ -81,6 +88,7 @@ class WorkerConfig:
             ),
             "wait must be above 0": self.wait <= 0,
             "reject_on is a tuple of exceptions": not _are_exceptions(self.reject_on),
+            "value_bytes_max must not be negative": self.value_bytes_max < 0,
         }
         found = [problem for problem, is_there in problems.items() if is_there]
         if found:
@@ -102,6 +110,7 @@ class WorkerSettings(TypedDict, total=False):
     wait: float
     reject_on: tuple[type[Exception], ...]
     on_error: Callable[[Message, Exception], object] | None
+    value_bytes_max: int
 
 
 @final
@@ -120,7 +129,7 @@ class WorkerStatistics:
 
 
 class Receive(Protocol):
-    """As `Queue.receive`."""
+    """As `Queue.receive`, but large messages are not joined."""
 
     def __call__(
         self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
@@ -283,7 +292,7 @@ class QueueWorker:
         verdict: Verdict | None = DELETE
         with trio.CancelScope() as task.scope:
             try:
-                work: object = self._handler(message)
+                work: object = self._handler(await joined(message, self._config.value_bytes_max))
                 if not isinstance(work, Awaitable):
                     return self._misuse()
                 await work
@@ -307,7 +316,7 @@ class QueueWorker:
     def _verdict_on(self, message: Message, error: Exception) -> Verdict:
         if self._config.on_error is not None:
             self._config.on_error(message, error)
-        if isinstance(error, self._config.reject_on):
+        if isinstance(error, (MessageBodyLostError, *self._config.reject_on)):
             self.statistics.rejected_count += 1
             return Verdict(SettleAction.REJECT, reason=reason_of(error))
         self.statistics.failed_count += 1

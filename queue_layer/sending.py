@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar, final
 from queue_layer.deduplication import DeduplicationRule, DeduplicationWindow
 from wire.errors import InvalidRequestError, OverloadedError
 from wire.queues import (
+    CHUNKS_HEADER,
     DEDUPLICATION_ID_BYTES_MAX,
     DEDUPLICATION_ID_HEADER,
     DELIVER_AT_HEADER,
@@ -132,7 +133,9 @@ class SentMessages:
 
     def _key(self, message: SentMessage) -> bytes | None:
         sent_id = message.fields.get(DEDUPLICATION_ID_HEADER)
-        return self._rule.key_of(message.group, sent_id, message.value or b"")
+        # A large message has no value here: where its chunks are is like no other's.
+        content = message.fields.get(CHUNKS_HEADER, message.value or b"")
+        return self._rule.key_of(message.group, sent_id, content)
 
     def _checked_key(self, message: SentMessage) -> bytes | None:
         fields = message.fields

@@ -47,6 +47,7 @@ Pure: no clock, no I/O.
     ├── ConnectionLostError               the request may or may not have been executed
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
+    ├── MessageBodyLostError              the topic has deleted chunks of a large message
     ├── BatchError                        .errors: some of what one call was to do failed
     ├── NoPositionError                   a consumer was not told where to start
     └── ConfigError / DataDirectoryError  start-up: settings; a directory in use or unreadable
@@ -423,6 +424,11 @@ class ConnectError(ConnectionLostError):
 @final
 class DeliveryTimeoutError(TidelogError):
     """A record was not acknowledged in `delivery_timeout`; it may or may not be in the log."""
+
+
+@final
+class MessageBodyLostError(TidelogError):
+    """The topic has deleted chunks of a large message: nobody can read it any more."""
 
 
 @final

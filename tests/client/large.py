@@ -1,0 +1,15 @@
+"""A value that is longer than a record may be, and what becomes of it."""
+
+from typing import Final
+
+from client.queue_message import Message
+
+KiB: Final = 1024
+MiB: Final = 1024 * KiB
+LONG: Final = bytes(range(256)) * 4 * KiB * 3
+"""3 MiB."""
+
+
+async def parts(message: Message) -> list[int]:
+    """Return how long the chunks of a message are."""
+    return [len(chunk) async for chunk in message.chunks()]

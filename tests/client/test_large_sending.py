@@ -1,0 +1,91 @@
+"""Sending what is longer than a record may be, from wherever it comes."""
+
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.large import LONG, KiB, MiB
+from tests.client.queue_world import left, values, work_queue
+from wire.errors import RecordTooLargeError
+
+
+async def pieces(value: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(value), size):
+        await trio.lowlevel.checkpoint()
+        yield value[at : at + size]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_what_is_long_may_come_from_files_and_from_streams(
+    autojump_clock: MockClock, partitions: int
+) -> None:
+    async with work_queue(autojump_clock, partitions=partitions) as (_, queue):
+        await queue.send(io.BytesIO(LONG))
+        await queue.send(pieces(LONG, 70_001))
+        await queue.send(trio.wrap_file(io.BytesIO(LONG)))
+        await queue.send(pieces(b"short", 2))
+        await queue.send(io.BytesIO(b""))
+
+        found = [await queue.receive(1) for _ in range(5)]
+
+        lengths = [len(message.value or b"") for (message,) in found]
+        assert sorted(lengths) == [0, 5, len(LONG), len(LONG), len(LONG)]
+        assert {message.value for (message,) in found} == {LONG, b"short", b""}
+
+
+async def test_what_is_no_source_of_bytes_is_refused(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        for value in ("text", 7, [b"a"]):
+            with pytest.raises(TypeError):
+                await queue.send(value)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="it gave str"):
+            await queue.send(io.StringIO("text"))  # type: ignore[arg-type]
+        assert await left(queue) == (0, 0)
+
+
+async def test_a_topic_that_takes_short_records_only_takes_long_messages_all_the_same(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_queue("short", topic="short")
+        queue = client.queue("short")
+        value = LONG[: 300 * KiB]
+
+        await queue.send(value)
+        await queue.send(LONG)
+
+        first, second = await queue.receive()
+        assert (first.value, second.value) == (value, LONG)
+
+
+async def test_a_sender_that_is_cancelled_leaves_no_message(autojump_clock: MockClock) -> None:
+    async def for_ever() -> AsyncIterator[bytes]:
+        while True:
+            await trio.sleep(1)
+            yield LONG
+
+    async with work_queue(autojump_clock) as (_, queue):
+        with trio.move_on_after(5.5):
+            await queue.send(for_ever())
+        await queue.send(b"after")
+
+        messages = await queue.receive()
+
+        assert values(messages) == [b"after"]
+        assert messages[0].offset > 20, "chunks came before"
+        await queue.delete_batch(messages)
+        assert await left(queue) == (0, 0)
+
+
+async def test_what_is_longer_than_a_message_may_be_is_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client.large_sending.LARGE_MESSAGE_BYTES_MAX", 2 * MiB)
+    async with work_queue(autojump_clock) as (_, queue):
+        with pytest.raises(RecordTooLargeError, match="at most 2097152 bytes"):
+            await queue.send(LONG)
+        assert await queue.receive(wait=0) == []
