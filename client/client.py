@@ -3,7 +3,7 @@
 Shell: owns the tasks of a client.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Unpack, final
 
@@ -21,9 +21,11 @@ from client.config import (
     ProducerSettings,
 )
 from client.consumer import Consumer, Group, subscription_of
+from client.large_reading import LargeReader
 from client.producer import Producer
 from client.queue import Queue
 from client.queue_shared import QueueShared
+from client.record import Record
 from wire.env import Env
 from wire.errors import ConfigError
 from wire.real_env import real_env
@@ -93,6 +95,19 @@ class Client:
         if partitions is not None and len(names) != 1:
             raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
         return Consumer(self._cluster, names, partitions, config)
+
+    def chunks(self, record: Record) -> AsyncIterator[bytes]:
+        """Iterate over the value of a record, which may be a large message of a queue.
+
+        Consumers are given chunks too, as the records that they are (`Record.is_chunk`), and pass
+        over them if they read large messages by this.
+
+        Raises:
+            MessageBodyLostError: The topic has deleted some of it.
+            CorruptRecordError: Some of it is damaged.
+            TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
+        """
+        return LargeReader(self._cluster).value_of(record)
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue: `await client.queue("payments").send(b"...")`. Asks nobody yet.

@@ -27,7 +27,7 @@ from wire.errors import (
     from_wire,
 )
 from wire.fetch import FetchReply, FetchRequest, PartitionFetch
-from wire.large_messages import ChunkMap, chunk_header
+from wire.large_messages import ChunkMap, chunk_header, chunks_of
 
 _FETCH_BYTES: Final = 4 << 20
 _MAX_WAIT_MS: Final = 500
@@ -73,6 +73,15 @@ class LargeReader:
                     yield value
         if length != chunks.length:
             raise _not_it(at, chunks.runs[-1][0])
+
+    async def value_of(self, record: Record) -> AsyncIterator[bytes]:
+        """Yield the value of a record, in chunks if it has some; errors as for `chunks`."""
+        chunks = chunks_of(record.headers)
+        if chunks is not None:
+            async for chunk in self.chunks(TopicPartition(record.topic, record.partition), chunks):
+                yield chunk
+        elif record.value:
+            yield record.value
 
     async def join(self, at: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
         """Return the value of a message.

@@ -13,7 +13,7 @@ import msgspec
 from client.metadata import TopicPartition
 from client.receipt_handle import ReceivedPlace, handle_of
 from wire.errors import RecordTooLargeError, TidelogError
-from wire.large_messages import ChunkMap, chunks_of, is_large
+from wire.large_messages import ChunkMap, chunks_of, is_large, length_of
 from wire.queues import (
     FIRST_RECEIVED_HEADER,
     LAST_RECEIVED_HEADER,
@@ -143,8 +143,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def length(self) -> int:
         """How many bytes the value has."""
-        chunks = chunks_of(self.headers)
-        return len(self.content or b"") if chunks is None else chunks.length
+        return length_of(self.content, self.headers)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Iterate over the value, some 512 KiB at a time; what was read is not kept.

@@ -13,6 +13,7 @@ import msgspec
 from client.metadata import TopicPartition
 from wire.env import BytesLike
 from wire.errors import CorruptRecordError, WireFormatError
+from wire.large_messages import is_chunk, is_large
 from wire.record_batch import FLAG_LOG_APPEND_TIME, BatchHeader, Columns, Headers, decode_columns
 
 _NO_HEADERS: Headers = ()
@@ -33,6 +34,16 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """`None` marks the key as deleted."""
     headers: Headers
     """Pairs of name and value, in the order in which they were given."""
+
+    @property
+    def is_chunk(self) -> bool:
+        """Whether it is a part of a large message, which comes after it."""
+        return is_chunk(self.headers)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is a large message, whose value is in chunks: see `Client.chunks`."""
+        return is_large(self.headers)
 
 
 @final

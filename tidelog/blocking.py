@@ -37,7 +37,7 @@ from client.record import Record, RecordBatch
 from client.record_iterator import RecordIterator
 from client.subscription import Until
 from tidelog.blocking_admin import Admin
-from tidelog.blocking_queue import Queue
+from tidelog.blocking_queue import Queue, in_turn
 from tidelog.handover import Handover
 from tidelog.trio_thread import TrioThread
 from wire.real_env import run_in_thread
@@ -133,6 +133,10 @@ class Client:
         )
         self._thread.call(consumer.__aenter__)
         return Consumer(self._thread, consumer)
+
+    def chunks(self, record: Record) -> Iterator[bytes]:
+        """Iterate over the value of a record; see `tidelog.Client.chunks`."""
+        return in_turn(self._thread, self._thread.resource.chunks(record))
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""

@@ -1,15 +1,16 @@
 """Queues for programs without trio: `tidelog.blocking` gives them out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import Unpack, final
 
 from client import client as trio_client
+from client.large_sending import Source
 from client.offsets import OffsetPlace
 from client.queue import Queue as TrioQueue
 from client.queue_looking import SeenMessage
+from client.queue_message import VALUE_BYTES_MAX, Origin
 from client.queue_message import Message as TrioMessage
-from client.queue_message import Origin
 from client.queue_redrive import RedriveReport
 from client.queue_sending import MessageFields, OutgoingMessage
 from client.queue_worker import QueueWorker as TrioQueueWorker
@@ -67,6 +68,24 @@ class Message:
     def value(self) -> bytes | None:
         """What was sent."""
         return self._message.value
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is in chunks: longer than one record may be."""
+        return self._message.is_large
+
+    @property
+    def length(self) -> int:
+        """How many bytes the value has."""
+        return self._message.length
+
+    def chunks(self) -> Iterator[bytes]:
+        """Iterate over the value; see `tidelog.Message.chunks`."""
+        return in_turn(self._thread, self._message.chunks())
+
+    def read(self, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
+        """Return the value, however it was sent; see `tidelog.Message.read`."""
+        return self._thread.call(partial(self._message.read, bytes_max))
 
     @property
     def headers(self) -> Headers:
@@ -133,7 +152,7 @@ class Queue:
         self._thread = thread
         self._queue = queue
 
-    def send(self, value: bytes | None, **fields: Unpack[MessageFields]) -> Receipt:
+    def send(self, value: Source | None, **fields: Unpack[MessageFields]) -> Receipt:
         """Send one message and wait until it is acknowledged; see `tidelog.Queue.send`."""
         return self._thread.call(partial(self._queue.send, value, **fields))
 
@@ -147,6 +166,7 @@ class Queue:
         *,
         visibility_timeout: float | None = None,
         wait: float | None = None,
+        value_bytes_max: int = VALUE_BYTES_MAX,
     ) -> list[Message]:
         """Return messages that nobody else has; see `tidelog.Queue.receive`."""
         messages = self._thread.call(
@@ -155,6 +175,7 @@ class Queue:
                 max_messages,
                 visibility_timeout=visibility_timeout,
                 wait=wait,
+                value_bytes_max=value_bytes_max,
             )
         )
         return [Message(self._thread, message) for message in messages]
@@ -307,6 +328,16 @@ class QueueWorker:
             UnknownQueueError: There is no such queue, any more.
         """
         self._thread.call(self._worker.run)
+
+
+def in_turn(thread: _Thread, chunks: AsyncIterator[bytes]) -> Iterator[bytes]:
+    """Yield what comes of an iterator in another thread, each when it is asked for."""
+
+    async def following() -> bytes | None:
+        return await anext(chunks, None)
+
+    while (chunk := thread.call(following)) is not None:
+        yield chunk
 
 
 def _unwrapped(message: Received) -> TrioMessage | str:

@@ -75,6 +75,18 @@ def chunks_of(headers: Iterable[tuple[str, bytes]]) -> ChunkMap | None:
     return None
 
 
+def length_of(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> int:
+    """Return how long the value of a message is, in chunks or not."""
+    if not value:
+        try:
+            chunks = chunks_of(headers)
+        except WireFormatError:
+            chunks = None
+        if chunks is not None:
+            return chunks.length
+    return len(value or b"")
+
+
 def with_chunks(headers: Headers, chunks: ChunkMap) -> Headers:
     """Return headers that say where the chunks of a message are now."""
     kept = [each for each in headers if each[0] != CHUNKS_HEADER]

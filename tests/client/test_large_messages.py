@@ -125,3 +125,34 @@ async def test_a_worker_rejects_what_nobody_can_read_any_more(autojump_clock: Mo
         assert "MessageBodyLostError" in letter.origin.reason
         with pytest.raises(MessageBodyLostError):
             _ = letter.value
+
+
+@pytest.mark.parametrize("scope", ["queue", "group"])
+async def test_a_large_message_that_was_sent_before_is_kept_once(
+    autojump_clock: MockClock, scope: str
+) -> None:
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_queue(
+            "once",
+            partitions=1,
+            fifo=True,
+            content_based_deduplication=True,
+            deduplication_scope=scope,
+        )
+        queue = client.queue("once")
+        other = LONG[:-1] + b"x"
+
+        receipts = [
+            await queue.send(LONG, group=b"k"),
+            await queue.send(LONG, group=b"k"),
+            await queue.send(other, group=b"k"),
+            await queue.send(other, group=b"k", deduplication_id="another"),
+            await queue.send(LONG, group=b"k", deduplication_id="another"),
+        ]
+
+        assert [each.is_duplicate for each in receipts] == [False, True, False, False, True]
+        found: list[bytes | None] = []
+        while messages := await queue.receive(wait=0):
+            found += values(messages)
+            await queue.delete_batch(messages)
+        assert found == [LONG, other, other]

@@ -1,5 +1,6 @@
 """Queues for programs without trio, against a real broker over real sockets."""
 
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,3 +112,21 @@ def test_a_message_that_was_sent_before_is_kept_once(client: blocking.Client) ->
 
     assert [each.is_duplicate for each in receipts] == [False, True]
     assert [message.value for message in transfers.receive(wait=5)] == [b"5"]
+
+
+def test_large_messages_come_from_files_and_are_read_chunk_by_chunk(
+    client: blocking.Client, queue: Queue
+) -> None:
+    value = bytes(range(256)) * 12 * 1024
+    queue.send(io.BytesIO(value))
+
+    (message,) = queue.receive(wait=5, value_bytes_max=0)
+
+    assert (message.is_large, message.length) == (True, len(value))
+    assert b"".join(message.chunks()) == message.read() == value
+    with client.consumer("work", auto_offset_reset="earliest") as consumer:
+        records = [next(iter(consumer)) for _ in range(7)]
+    assert [record.is_chunk for record in records] == [True] * 6 + [False]
+    assert b"".join(client.chunks(records[6])) == value
+    assert records[6].is_large
+    assert list(client.chunks(records[0])) == [records[0].value]

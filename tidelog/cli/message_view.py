@@ -6,8 +6,10 @@ from client.queue_looking import SeenMessage
 from client.queue_message import Message, Origin
 from client.record import Record
 from tidelog.cli.record_format import text_of
-from tidelog.cli.tables import print_table
+from tidelog.cli.tables import print_table, size_text
 from tidelog.cli.times import moment_text
+from wire.large_messages import is_large, length_of
+from wire.record_batch import Headers
 
 _NUMBERS = ("RECEIVES",)
 _SHOWN_MAX = 60
@@ -46,7 +48,7 @@ def print_messages(messages: Sequence[Message]) -> None:
             message.receive_count,
             moment_text(message.timestamp_ms),
             _short(message.key),
-            _short(message.value),
+            _value(message.content, message.headers),
             message.receipt_handle,
         )
         for message in messages
@@ -65,7 +67,7 @@ def print_seen(seen: Sequence[SeenMessage]) -> None:
             None if each.visible_at_ms is None else moment_text(each.visible_at_ms),
             each.holder or None,
             _short(each.record.key),
-            _short(each.record.value),
+            _value(each.record.value, each.record.headers),
         )
         for each in seen
     ]
@@ -82,11 +84,13 @@ def print_dead_letters(seen: Sequence[SeenMessage]) -> None:
         count = each.receive_count if origin is None else origin.receive_count
         reason = each.reason if origin is None else origin.reason
         first_line = reason.partition("\n")[0]
-        rows.append((place, count, _short(each.record.key), _short(each.record.value), first_line))
+        value = _value(each.record.value, each.record.headers)
+        rows.append((place, count, _short(each.record.key), value, first_line))
     print_table(["MESSAGE", "RECEIVES", "KEY", "VALUE", "REASON"], rows, right=_NUMBERS)
 
 
 def _record_as_json(record: Record | Message) -> dict[str, object]:
+    content = record.content if isinstance(record, Message) else record.value
     return {
         "message_id": f"{record.partition}-{record.offset}",
         "topic": record.topic,
@@ -94,13 +98,21 @@ def _record_as_json(record: Record | Message) -> dict[str, object]:
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "key": text_of(record.key),
-        "value": text_of(record.value),
+        "value": None if record.is_large and not content else text_of(content),
+        "length": length_of(content, record.headers),
         "headers": [{"name": name, "value": text_of(item)} for name, item in record.headers],
     }
 
 
 def _origin_as_json(origin: Origin | None) -> dict[str, object] | None:
     return None if origin is None else origin._asdict()
+
+
+def _value(content: bytes | None, headers: Headers) -> str | None:
+    """Return a value as a part of a line; of a large message, how long it is."""
+    if content or not is_large(headers):
+        return _short(content)
+    return f"({size_text(length_of(content, headers))})"
 
 
 def _short(content: bytes | None) -> str | None:

@@ -1,9 +1,13 @@
 """`tidelog queue`: messages that are received, and what becomes of them."""
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
 
 import click
+import trio
 
 from client.client import Client
 from client.queue import Queue
@@ -17,6 +21,8 @@ from tidelog.cli.tables import counted, print_json
 from wire.errors import BatchError
 from wire.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_MS_MAX
 
+_SHOWN_BYTES_MAX: Final = 1 << 20
+"""Longer values are not read only to be printed."""
 _TIMEOUT = Seconds(longest=VISIBILITY_TIMEOUT_MS_MAX / 1000)
 
 
@@ -27,6 +33,7 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     epilog=examples(
         "tidelog queue receive payments --max 5 --wait 20",
         "tidelog queue receive payments --delete --json",
+        "tidelog queue receive scans --output scan.tiff --delete",
     )
 )
 @click.argument("name", metavar="QUEUE")
@@ -51,27 +58,76 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     help="How long to wait for the first one.  [as the queue says]",
 )
 @click.option("--delete", "is_deleting", is_flag=True, help="Delete them when they were printed.")
+@click.option(
+    "--output",
+    metavar="PATH",
+    help="Take one message, and write its value, of any length, there; - for standard output.",
+)
 @broker_option
 @json_option
 def receive(
     name: str,
     max_messages: int,
     is_deleting: bool,
+    output: str | None,
     broker: str,
     as_json: bool,
     **times: float | None,
 ) -> None:
-    """Take messages, and print them with their receipt handles."""
+    """Take messages, and print them with their receipt handles.
+
+    Of values above 1 MiB only the length is printed; --output writes them.
+    """
 
     async def call(client: Client) -> None:
         queue = client.queue(name)
-        messages = await queue.receive(max_messages, **times)
-        _show(messages, as_json=as_json)
+        count, limit = (max_messages, _SHOWN_BYTES_MAX) if output is None else (1, 0)
+        messages = await queue.receive(count, **times, value_bytes_max=limit)
+        if output is not None and messages:
+            with _file(output) as file:
+                await _copy(messages[0], file)
+        if output is None or not messages:
+            _show(messages, as_json=as_json)
+        elif not is_deleting:
+            click.echo(messages[0].receipt_handle, err=True)
         if is_deleting:
             sys.stdout.flush()  # What cannot be printed is not deleted.
             await queue.delete_batch(messages)
 
     ask(broker, call)
+
+
+@contextmanager
+def _file(path: str) -> Generator[BinaryIO]:
+    """Open a file that is there as a whole when all went well, and else as it was.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    part = Path(f"{path}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+async def _copy(message: Message, file: BinaryIO) -> None:
+    """Copy the value of a message, which nobody else gets meanwhile."""
+    seconds = max(message.lease.expires_at - trio.current_time(), 1)
+    extend_at = trio.current_time() + seconds / 2
+    async for chunk in message.chunks():
+        file.write(chunk)
+        if trio.current_time() >= extend_at:
+            await message.extend(seconds)
+            extend_at = trio.current_time() + seconds / 2
 
 
 def _show(messages: Sequence[Message], *, as_json: bool) -> None:

@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import TypedDict, Unpack, final
+from typing import BinaryIO, TypedDict, Unpack, final
 
 import click
 import trio
 from msgspec.structs import replace
 
+from client.large_sending import Source
 from client.queue import Queue
 from client.queue_sending import OutgoingMessage, record_of
 from client.receipt import Receipt
@@ -41,6 +42,7 @@ class _Fields(TypedDict):
         "tidelog queue send payments 'order 17'",
         "tidelog queue send payments --delay 3600 < orders.txt",
         "tidelog queue send transfers --group account-7 --deduplication-id t-1 'take 5'",
+        "tidelog queue send scans --file scan.tiff",
     )
 )
 @click.argument("name", metavar="QUEUE")
@@ -62,22 +64,38 @@ class _Fields(TypedDict):
     help="Nobody gets them before.  [as the queue says]",
 )
 @click.option("--priority", type=click.IntRange(min=0), help="Their lane; 0 is the most urgent.")
+@click.option(
+    "--file",
+    "files",
+    type=click.File("rb"),
+    multiple=True,
+    metavar="PATH",
+    help="Send all of this file as one message, of up to 1 GiB; - for standard input.",
+)
 @broker_option
 @json_option
 def send(
-    name: str, values: tuple[str, ...], broker: str, as_json: bool, **fields: Unpack[_Fields]
+    name: str,
+    values: tuple[str, ...],
+    files: tuple[BinaryIO, ...],
+    broker: str,
+    as_json: bool,
+    **fields: Unpack[_Fields],
 ) -> None:
     """Send messages to a queue.
 
-    Without VALUE, each line of standard input is one, and is sent as it comes. Ctrl-C ends reading;
-    what was read still arrives.
+    Without VALUE and --file, each line of standard input is one, and is sent as it comes. Ctrl-C
+    ends reading; what was read still arrives.
     """
-    if not values and sys.stdin is None:
+    if values and files:
+        raise click.UsageError("give values or files, not both")
+    if not (values or files) and sys.stdin is None:
         raise click.UsageError("standard input is closed; give a VALUE")
-    if fields["deduplication_id"] is not None and len(values) != 1:
+    if fields["deduplication_id"] is not None and len(values or files) != 1:
         raise click.UsageError("a deduplication id is that of one message; give one VALUE")
     sending = _Sending(_model(fields))
-    interrupted_by = trio.run(sending.send_all, broker, name, values)
+    given = files or [os.fsencode(value) for value in values]
+    interrupted_by = trio.run(sending.send_all, broker, name, given)
     if as_json:
         print_json([_as_json(receipt) for receipt in sending.sent])
     if sending.failure is not None:
@@ -143,7 +161,7 @@ class _Sending:
         """Return how many are acknowledged."""
         return counted(len(self.sent) + self._untold_count, "message")
 
-    async def send_all(self, broker: str, name: str, values: Sequence[str]) -> int:
+    async def send_all(self, broker: str, name: str, values: Sequence[Source]) -> int:
         """Send all there are; return the exit status if a signal ended that, else 0."""
         delivering = trio.CancelScope()
 
@@ -158,7 +176,7 @@ class _Sending:
                     async with open_client(broker) as client:
                         queue = client.queue(name)
                         if values:
-                            await self._send(queue, [os.fsencode(value) for value in values])
+                            await self._send(queue, values)
                         else:
                             await self._send_input(queue)
                 except (TidelogError, OSError) as error:
@@ -177,9 +195,9 @@ class _Sending:
                 return
             await self._send(queue, lines)
 
-    async def _send(self, queue: Queue, lines: Sequence[bytes]) -> None:
-        for first in range(0, len(lines), _BATCH):
-            batch = [replace(self._model, value=line) for line in lines[first : first + _BATCH]]
+    async def _send(self, queue: Queue, values: Sequence[Source]) -> None:
+        for first in range(0, len(values), _BATCH):
+            batch = [replace(self._model, value=value) for value in values[first : first + _BATCH]]
             try:
                 self.sent += await queue.send_batch(batch)
             except BatchError as error:

@@ -60,6 +60,58 @@ def test_messages_are_shown_in_a_table_and_deleted_if_that_was_asked_for(
     assert capsys.readouterr().err == "there was no message\n"
 
 
+def test_a_file_is_one_message_of_any_length(queue: str, capsys: Printed, tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"long " * 1_000_000)
+    (tmp_path / "short").write_bytes(b"two\nlines\n")
+    sent = run(capsys, "send", queue, *("--file", str(tmp_path / "long")), "--key", "k")
+    assert sent == "sent 1 message\n"
+    run(capsys, "send", queue, "--file", str(tmp_path / "short"))
+    assert "(4.8 MiB)" in run(capsys, "peek", queue)
+    large, short = received(capsys, queue, "--visibility-timeout", "0")
+    assert (large["value"], large["length"], short["value"]) == (None, 5_000_000, "two\nlines\n")
+    output = str(tmp_path / "output")
+
+    run(capsys, "receive", queue, "--output", output, "--delete", "--wait", "5")
+
+    assert Path(output).read_bytes() == b"long " * 1_000_000
+    assert main.run(["queue", "receive", queue, "--output", "-"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "two\nlines\n"
+    run(capsys, "delete-message", queue, said.err.strip())
+    assert main.run(["queue", "receive", queue, "--output", output]) == 0
+    assert capsys.readouterr().err == "there was no message\n"
+
+
+def test_a_file_is_not_written_if_the_topic_has_deleted_chunks(
+    queue: str, capsys: Printed, tmp_path: Path
+) -> None:
+    (tmp_path / "long").write_bytes(b"long " * 1_000_000)
+    run(capsys, "send", queue, "--file", str(tmp_path / "long"))
+    words = ["topic", "delete-records", queue, "--partition", "0", "--before-offset", "3"]
+    assert main.run(words) == 0
+    capsys.readouterr()
+
+    status = main.run(["queue", "receive", queue, "--output", str(tmp_path / "output")])
+
+    said = capsys.readouterr()
+    assert (status, said.out, said.err.count("\n")) == (1, "", 1)
+    assert "the topic has deleted chunks of this message of 5000000 bytes" in said.err
+    assert [path.name for path in tmp_path.iterdir()] == ["long"]
+
+
+def test_a_file_that_cannot_be_written_is_an_error_and_deletes_nothing(
+    queue: str, capsys: Printed, tmp_path: Path
+) -> None:
+    run(capsys, "send", queue, "one")
+    output = str(tmp_path / "nowhere" / "output")
+
+    assert main.run(["queue", "receive", queue, "--output", output, "--delete"]) == 1
+
+    said = capsys.readouterr().err
+    assert said == f"error: {output} cannot be written: No such file or directory\n"
+    assert len(json.loads(run(capsys, "leased", queue, "--json"))) == 1
+
+
 @pytest.mark.usefixtures("at_broker")
 @pytest.mark.parametrize(
     ("words", "complaint"),
@@ -119,6 +171,8 @@ def test_a_handle_of_another_queue_is_refused(queue: str, capsys: Printed) -> No
         (["receive", "q", "--max", "0"], "Invalid value for '--max': 0 is not in the range"),
         (["receive", "q", "--visibility-timeout", "43201"], "Invalid value for '--visib"),
         (["receive", "q", "--wait", "-1"], "Invalid value for '--wait': -1"),
+        (["send", "q", "v", "--file", __file__], "give values or files, not both"),
+        (["send", "q", "--file", "/nope"], "Invalid value for '--file': '/nope'"),
         (["send", "q", "--delay", "-1", "v"], "Invalid value for '--delay'"),
         (["send", "q", "--delay", "nan", "v"], "Invalid value for '--delay': 'nan' is not a"),
         (["send", "q", "--delay", "inf", "v"], "Invalid value for '--delay': inf is not in"),
