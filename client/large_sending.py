@@ -197,6 +197,16 @@ class LargeSender:
         )
 
 
+def is_to_be_cut(record: OutgoingRecord, source: Source, whole_bytes_max: int) -> bool:
+    """Return whether a `LargeSender` is to send the value of a record, and maybe in chunks.
+
+    It is if nobody knows how long it is, or if it is what makes the record longer than that.
+    """
+    if not isinstance(source, bytes):
+        return True
+    return record.size > whole_bytes_max and 2 * len(source) > record.size
+
+
 @final
 class _BytesPieces:
     """Of bytes."""

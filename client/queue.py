@@ -11,7 +11,7 @@ import trio
 
 from client.durations import seconds_of
 from client.large_joining import LargeJoiner
-from client.large_sending import WHOLE_BYTES_MAX, LargeSender, Source
+from client.large_sending import WHOLE_BYTES_MAX, LargeSender, Source, is_to_be_cut
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
 from client.queue_admin import describe_queues
@@ -174,9 +174,7 @@ class Queue:
         is_identified = description.config.get("content_based_deduplication") == "on"
         for place, message in enumerate(messages):
             source = message.value
-            if source is not None and (
-                type(source) is not bytes or records[place].size > whole_bytes_max
-            ):
+            if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
                 producer = await self._shared.producer()
                 sender = LargeSender(self._cluster, producer, records[place], source)
                 records[place] = await sender.send(
