@@ -5,7 +5,7 @@ time (whether a lease has ended) and on the log (how many fresh messages there a
 and no entry means anything else because of it: a fold of the same entries is the same everywhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -41,7 +41,7 @@ from queue_layer.entries import (
     Trimmed,
     Undone,
 )
-from queue_layer.fresh_records import FreshRecords
+from queue_layer.fresh_records import FreshRecords, chunks_in, delays_in
 from queue_layer.message_runs import MessageRuns
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
 from queue_layer.pending_moves import PendingMoves
@@ -138,9 +138,9 @@ class QueueFold:
         self.order.came(first, end, fields)
         self._tell_past(first, min(end, self.cursor))
         fresh_from = max(first, self.cursor)
-        for chunks_first, chunks_end in _chunks(first, end, fields):
+        for chunks_first, chunks_end in chunks_in(first, end, fields):
             self._pass_over_chunks(max(chunks_first, fresh_from), chunks_end)
-        for delay_first, delay_end, time_ms in _delays(first, end, fields, deliver_at_ms):
+        for delay_first, delay_end, time_ms in delays_in(first, end, fields, deliver_at_ms):
             start = max(delay_first, fresh_from)
             if start >= delay_end:
                 continue
@@ -492,30 +492,3 @@ def _with(
 def _target(pair: Target) -> Target:
     # Decoding gives a tuple; a list would be no key.
     return (pair[0], pair[1])
-
-
-def _chunks(
-    first: int, end: int, fields: Sequence[RecordFields] | None
-) -> Iterator[tuple[int, int]]:
-    """Yield ranges of records that are no messages."""
-    at = first
-    while fields is not None and at < end:
-        stop = at + 1
-        if fields[at - first].is_chunk:
-            while stop < end and fields[stop - first].is_chunk:
-                stop += 1
-            yield at, stop
-        at = stop
-
-
-def _delays(
-    first: int, end: int, fields: Sequence[RecordFields] | None, deliver_at_ms: int
-) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of records that say when they are to be delivered, and that time."""
-    if fields is None:
-        if deliver_at_ms:
-            yield first, end, deliver_at_ms
-        return
-    for offset, record in enumerate(fields, first):
-        if record.deliver_at_ms and not record.is_chunk:
-            yield offset, offset + 1, record.deliver_at_ms

@@ -3,10 +3,11 @@
 Pure: no clock, no I/O. Nothing of this is in the journal: it follows from the log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 from queue_layer.deadlines import Deadlines
+from queue_layer.delivery_order import RecordFields
 from queue_layer.range_map import RangeMap
 
 
@@ -101,3 +102,30 @@ class FreshRecords:
     def _is_current(self, time_ms: int, first: int) -> bool:
         found = self._times.starting_at(first)
         return found is not None and found[1] == time_ms > self._time_ms
+
+
+def chunks_in(
+    first: int, end: int, fields: Sequence[RecordFields] | None
+) -> Iterator[tuple[int, int]]:
+    """Yield ranges of records that are no messages."""
+    at = first
+    while fields is not None and at < end:
+        stop = at + 1
+        if fields[at - first].is_chunk:
+            while stop < end and fields[stop - first].is_chunk:
+                stop += 1
+            yield at, stop
+        at = stop
+
+
+def delays_in(
+    first: int, end: int, fields: Sequence[RecordFields] | None, deliver_at_ms: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield ranges of records that say when they are to be delivered, and that time."""
+    if fields is None:
+        if deliver_at_ms:
+            yield first, end, deliver_at_ms
+        return
+    for offset, record in enumerate(fields, first):
+        if record.deliver_at_ms and not record.is_chunk:
+            yield offset, offset + 1, record.deliver_at_ms
