@@ -48,16 +48,15 @@ def _states(fold: QueueFold, first: int, end: int) -> Iterator[tuple[int, int, M
     """Yield the states of messages in a range that are not done, in order."""
     for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
         yield piece_first, piece_end, fold.runs.state(status)
-    at, end = max(first, fold.cursor), min(end, fold.fresh.end)
-    if at >= end:
-        return
-    for piece_first, piece_end, _ in fold.fresh.delayed(at, end):
-        if at < piece_first:
-            yield at, piece_first, MessageState.VISIBLE
-        yield piece_first, piece_end, MessageState.DELAYED
-        at = piece_end
-    if at < end:
-        yield at, end, MessageState.VISIBLE
+    for at, stop in fold.fresh.messages(max(first, fold.cursor), min(end, fold.fresh.end)):
+        visible_from = at
+        for piece_first, piece_end, _ in fold.fresh.delayed(at, stop):
+            if visible_from < piece_first:
+                yield visible_from, piece_first, MessageState.VISIBLE
+            yield piece_first, piece_end, MessageState.DELAYED
+            visible_from = piece_end
+        if visible_from < stop:
+            yield visible_from, stop, MessageState.VISIBLE
 
 
 def _why_not(state: MessageState | None) -> BrokerError:

@@ -8,6 +8,7 @@ from queue_layer.groups import GroupOrder
 from queue_layer.orders import order_for
 from queue_layer.standard_order import StandardOrder
 from tests.queue_layer.driver import SECOND, Driver
+from wire.error_code import ErrorCode
 from wire.queues import MessageState
 
 PART = RecordFields(is_chunk=True)
@@ -86,6 +87,20 @@ def test_people_who_look_see_no_chunks() -> None:
         (0, 1, MessageState.VISIBLE),
         (3, 1, MessageState.DELAYED),
     ]
+
+
+def test_a_chunk_is_no_message_that_could_be_cancelled() -> None:
+    driver = Driver()
+    later = driver.now_ms + SECOND
+    driver.came(4, fields=[RecordFields(later), PART, RecordFields(later), RecordFields()])
+
+    refused = driver.do(driver.queue.cancel([(0, 4)], now_ms=driver.now_ms))
+
+    assert [(each.runs, each.error.code) for each in refused] == [
+        ([(1, 1)], ErrorCode.MESSAGE_GONE),
+        ([(3, 1)], ErrorCode.INVALID_REQUEST),
+    ]
+    assert driver.counts() == {"visible": 1}
 
 
 def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
