@@ -178,7 +178,8 @@ class Connections:
             if connection.hello is None:
                 continue
             node_id = connection.hello.node_id
-            if not connection.in_flight_count or connection.reply_count != reply_count:
+            is_owed = connection.is_owed_a_reply(trio.current_time())
+            if not is_owed or connection.reply_count != reply_count:
                 self._silent.discard(node_id)
                 has_led = self._metadata.is_leader(node_id)
                 continue

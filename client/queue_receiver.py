@@ -49,6 +49,9 @@ _CONNECTING_S: Final = 0.25
 """How long others have to wait for a broker to which there is no connection yet."""
 _EARLY_S: Final = 0.5
 """A broker that says so much too early that there is nothing is about to stop."""
+_BELIEVED_S: Final = 20.0
+"""How long a broker that has nothing to say is believed to be there; then others are asked who
+serves in its place."""
 _GRACE_S: Final = 1.0
 """How much longer than the caller wants to wait a broker may take to say that there is nothing."""
 
@@ -93,6 +96,8 @@ class QueueReceiver:
         self.name = name
         self.turn = 0
         """Which broker and which partition is asked first next time."""
+        self.was_empty = False
+        """Whether the last call found nothing: then the next one waits everywhere at once."""
 
     async def receive(self, order: ReceiveOrder, *, wait_s: float) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
@@ -106,13 +111,15 @@ class QueueReceiver:
         self.turn += 1
         call = _Call(self, order, wait_s)
         try:
-            return await call.run()
+            messages = await call.run()
         except BaseException:
             with trio.move_on_after(_GIVING_BACK_S, shield=True):
                 await call.give_back_all()
             raise
         finally:
             call.is_over = True
+        self.was_empty = not messages
+        return messages
 
 
 @final
@@ -141,7 +148,7 @@ class _Call:
         """Receive."""
         await trio.lowlevel.checkpoint()
         by_node = await self._by_node()
-        if len(by_node) > 1:
+        if len(by_node) > 1 and not self._receiver.was_empty:
             await self._sweep(by_node)
         while not self._messages:
             partitions = self._partitions(await self._find())
@@ -232,7 +239,12 @@ class _Call:
         expires_at = ends_at + self._cluster.config.request_timeout
         poll = _Poll(connection, description, partitions, ends_at, expires_at)
         self._polls[poll] = None
-        connection.submit(api.RECEIVE, request, partial(self._landed, poll))
+        connection.submit(
+            api.RECEIVE,
+            request,
+            partial(self._landed, poll),
+            kept_until=min(ends_at, trio.current_time() + _BELIEVED_S) + _GRACE_S,
+        )
 
     async def _connection(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, `None` if it takes long to make one."""

@@ -41,6 +41,8 @@ class RpcConnection:
         self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
         self._outbox = Outbox(stream)
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
+        self._kept_until: dict[int, float] = {}
+        """Until when the broker may keep requests, by their numbers; seconds of trio's clock."""
         self._failure: Exception | None = None
         self.reply_count = 0
         """Replies that have come; while requests wait and it stands still, the broker is silent."""
@@ -57,6 +59,13 @@ class RpcConnection:
         """Requests that wait for their reply."""
         return len(self._callbacks)
 
+    def is_owed_a_reply(self, now: float) -> bool:
+        """Return whether some request waits that the broker was not told to keep until later."""
+        if not self._kept_until:
+            return bool(self._callbacks)
+        kept_count = sum(until > now for until in self._kept_until.values())
+        return len(self._callbacks) > kept_count
+
     def submit(
         self,
         asked: Api[RequestType, ReplyType],
@@ -64,12 +73,14 @@ class RpcConnection:
         on_outcome: Callable[[Outcome], None] | None,
         *,
         attachment: Sequence[BytesLike] = (),
+        kept_until: float = 0.0,
     ) -> None:
         """Send a request without waiting; requests leave in the order of these calls.
 
         `on_outcome` is called exactly once, from the connection's own task (or at once when
         the connection is lost already); `None` says that no reply will come. The attachment's
-        buffers must not change until then. Use `wait_sent` to bound what is buffered.
+        buffers must not change until then. Use `wait_sent` to bound what is buffered. A broker that
+        was told to wait for something owes no reply before `kept_until`, in trio's seconds.
         """
         if self._failure is not None:
             if on_outcome is not None:
@@ -86,6 +97,8 @@ class RpcConnection:
             return
         if on_outcome is not None:
             self._callbacks[correlation_id] = on_outcome
+            if kept_until:
+                self._kept_until[correlation_id] = kept_until
         self._outbox.put(frame)
         for piece in attachment:
             self._outbox.put(piece)
@@ -183,6 +196,7 @@ class RpcConnection:
             while self._failure is None and (reply := self._core.next_reply()) is not None:
                 self.reply_count += 1
                 callback = self._callbacks.pop(reply.correlation_id)
+                self._kept_until.pop(reply.correlation_id, None)
                 callback((reply.message, reply.attachment))
             if received < len(buffer):
                 # There is no more. To be told so would cost a call and a turn of the loop.

@@ -43,6 +43,42 @@ async def test_a_receive_takes_no_more_than_is_wanted_from_all_together(
         assert sum(each.leased for each in counts) == 35
 
 
+async def test_waiting_at_an_idle_queue_costs_one_request_to_each_broker(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=20) == []
+        for front in cluster.fronts.values():
+            front.asked.clear()
+
+        assert await queue.receive(wait=20) == []
+
+        for front in cluster.fronts.values():
+            assert [each.key.name for each in front.asked] == ["RECEIVE"]
+
+
+async def test_a_broker_that_stops_while_a_long_receive_waits_is_doubted_in_good_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=0) == []
+        received: list[Message] = []
+
+        async def receive() -> None:
+            received.extend(await queue.receive(wait=600))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(1)
+            cluster.fronts[1].is_frozen = True
+            lead(cluster, 2)
+            await trio.sleep(30)
+            await queue.send(b"late", key=b"any")
+
+        assert [message.value for message in received] == [b"late"]
+        assert trio.current_time() < 40
+
+
 async def test_another_broker_is_first_each_time(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, _):
         await fill(queue, 40)
