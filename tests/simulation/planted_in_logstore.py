@@ -13,7 +13,7 @@ import logstore.scan
 from logstore.availability import Availability
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.disk import DISK_FULL_ERRNOS, Disk, File
-from logstore.flush import Flush
+from logstore.flush import Flush, FlushWork, LogPosition
 from logstore.index import SegmentIndex
 from logstore.log import PartitionLog
 from logstore.producer_state import ProducerSnapshot, ProducerStates
@@ -23,6 +23,7 @@ from logstore.segment import Segment
 from logstore.segment_scan import SegmentScan
 from logstore.segments import Segments
 from logstore.slice import LogSlice
+from logstore.unflushed import Unflushed
 from tests.simulation.faulty_disk import FaultyFile
 from tests.simulation.mutant import Mutant
 from wire.errors import DiskFullError, OutOfOrderSequenceError
@@ -59,6 +60,16 @@ def _checkpoint_first(self: Flush) -> None:
     for file in self.work.files.values():
         file.sync()
     self._disk.sync_directory(self._directory)
+
+
+_begin = Unflushed.begin
+
+
+def _leave_what_is_due(self: Unflushed, end: LogPosition, **wanted: Any) -> FlushWork | None:  # noqa: ANN401
+    if wanted["may_leave_checkpoint"]:
+        self.is_checkpoint_useful |= self.is_checkpoint_due
+        self.is_checkpoint_due = False
+    return _begin(self, end, **wanted)
 
 
 def _flush_with_retry(self: Flush) -> None:
@@ -297,6 +308,11 @@ MUTANTS: Final = (
         "checkpoint-first",
         "the checkpoint is written before what it speaks of is on disk",
         (Flush, "_run", _checkpoint_first),
+    ),
+    Mutant(
+        "due-checkpoint-left",
+        "nobody waits for a checkpoint that has to say something",
+        (Unflushed, "begin", _leave_what_is_due),
     ),
     Mutant("retry-fsync", "a failed fsync is tried again", (Flush, "_run", _flush_with_retry)),
     Mutant(
