@@ -64,10 +64,18 @@ class Flusher:
             found.append(partition)
         return found
 
-    async def forget(self, partition: Partition) -> None:
-        """Flush a partition no more, and return when nobody touches its files."""
+    async def forget(self, partition: Partition, *, is_for_good: bool = False) -> None:
+        """Flush a partition no more, and return when nobody touches its files.
+
+        If it `is_for_good`, and there will never be others of their names, some that retention has
+        taken out of the log may still be removed.
+        """
         self._lazy.pop(partition, None)
-        while self._is_busy(partition) or partition.is_held:
+        while (
+            partition.is_held
+            or self._is_syncing(partition)
+            or (partition.is_removing and not is_for_good)
+        ):
             await self._ended.wait()
 
     @asynccontextmanager
@@ -75,7 +83,7 @@ class Flusher:
         """Let nobody touch a log while the block runs, which begins when nobody does."""
         partition.is_held = True
         try:
-            while self._is_busy(partition):
+            while self._is_syncing(partition) or partition.is_removing:
                 await self._ended.wait()
             yield
         finally:
@@ -83,6 +91,16 @@ class Flusher:
             self._tell_ended()
             if partition.is_flush_wanted:
                 self.request(partition)
+
+    @asynccontextmanager
+    async def removing(self, partition: Partition) -> AsyncGenerator[None, None]:
+        """Keep everybody from holding a log while the block removes files of it."""
+        partition.is_removing = True
+        try:
+            yield
+        finally:
+            partition.is_removing = False
+            self._tell_ended()
 
     async def flush_now(self, partition: Partition) -> None:
         """Return when everything appended before this call is durable.
@@ -176,7 +194,7 @@ class Flusher:
             self.request(partition)
 
     @staticmethod
-    def _is_busy(partition: Partition) -> bool:
+    def _is_syncing(partition: Partition) -> bool:
         return partition.is_flushing or partition.is_checkpointing
 
     def _tell_ended(self) -> None:

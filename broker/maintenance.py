@@ -12,7 +12,7 @@ from broker.config import BrokerConfig
 from broker.flusher import Flusher
 from broker.partition import Partition
 from broker.partitions import Partitions
-from logstore.segment import Segment
+from logstore.removal import Removal
 from wire.env import Env
 
 
@@ -97,15 +97,16 @@ class Maintenance:
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:
             self._flusher.request(partition)
-        removed = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)
-        if removed:
-            await self._remove(partition, removed)
+        removal = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)
+        if removal:
+            await self._remove(partition, removal)
         partition.note_status("seen by maintenance")
 
-    async def _remove(self, partition: Partition, removed: list[Segment]) -> None:
+    async def _remove(self, partition: Partition, removal: Removal) -> None:
         log = partition.log
         try:
-            await self._env.offload(lambda: _remove_files(removed))
+            async with self._flusher.removing(partition):
+                await self._env.offload(removal.run)
         except OSError as error:
             # They are read no more all the same, and the next start removes them.
             self._env.probe(
@@ -115,11 +116,6 @@ class Maintenance:
         self._env.probe(
             "segments_deleted",
             directory=log.directory,
-            count=len(removed),
+            count=len(removal),
             log_start_offset=log.log_start_offset,
         )
-
-
-def _remove_files(segments: list[Segment]) -> None:
-    for segment in segments:
-        segment.remove_files()

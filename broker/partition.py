@@ -97,6 +97,8 @@ class Partition:
         """Whether a checkpoint is being written that a flush has left."""
         self.is_flush_wanted = False
         """Whether a flush must begin after the one that is under way."""
+        self.is_removing = False
+        """Whether segments that retention has taken out of the log are being removed."""
         self.flushes_begun = 0
         self.flushes_ended = 0
         self._ticket = count()

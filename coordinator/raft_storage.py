@@ -118,7 +118,11 @@ class RaftStorage:
         """
         log = self._log
         if entries and entries[0].index <= log.log_end_offset:
-            log.truncate(entries[0].index - 1)
+            try:
+                log.truncate(entries[0].index - 1)
+            except CorruptRecordError as error:
+                log.fail(f"truncating failed: {error}")
+                raise LogOfflineError(f"{self._directory} is damaged: {error}") from error
         for entry in entries:
             assert entry.index == log.log_end_offset + 1, "entries follow each other"
             value = bytes((entry.kind,)) + entry.payload
@@ -155,8 +159,7 @@ class RaftStorage:
             max(index - keep_entries, self._log.log_start_offset), high_watermark=index
         )
         self._flush()
-        for segment in self._log.apply_retention(high_watermark=index, now_ms=now_ms):
-            segment.remove_files()
+        self._log.apply_retention(high_watermark=index, now_ms=now_ms).run()
 
     def close(self) -> None:
         """Make a start without scanning possible, and close the log.

@@ -65,6 +65,9 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     damage: list[DamagedRange]
     high_watermark: int = 0
     """First offset not known to be committed (exclusive end); maybe more is."""
+    marks_deletions: bool = False
+    """Whether segments are missing below `recovery_base_offset` only if that, or a deletion mark,
+    says so; versions before removed them without a mark."""
 
 
 def write_small_file(disk: Disk, path: str, content: object) -> None:

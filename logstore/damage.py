@@ -84,8 +84,12 @@ class DamagedRanges:
         return behind is not None and max(behind.offset, offset) < end_offset
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget what lies wholly below the new start of the log."""
-        self._ranges = [each for each in self._ranges if each.end_offset > log_start_offset]
+        """Forget what lies below the new start of the log."""
+        self._ranges = [
+            DamagedRange(max(each.offset, log_start_offset), each.end_offset)
+            for each in self._ranges
+            if each.end_offset > log_start_offset
+        ]
 
     def truncate_end(self, log_end_offset: int) -> None:
         """Forget what lies at or above the new end of the log."""

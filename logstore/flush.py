@@ -10,6 +10,7 @@ import msgspec
 
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.disk import DISK_FULL_ERRNOS, Disk, File
+from logstore.removal import remove_needless_marks
 
 
 class LogPosition(msgspec.Struct, frozen=True, gc=False):
@@ -91,3 +92,6 @@ class Flush:
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
             self.had_no_room = True
+        else:
+            log_start_offset = self.work.checkpoint.log_start_offset
+            remove_needless_marks(self._disk, self._directory, log_start_offset)

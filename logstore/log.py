@@ -20,6 +20,7 @@ from logstore.flush import Flush
 from logstore.flushes import Flushes
 from logstore.log_state import Appended, LogState, LogStatus
 from logstore.refill import Refill, check_refill
+from logstore.removal import Removal, remove_marks_above
 from logstore.retention import deletable_count
 from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
@@ -239,8 +240,7 @@ class PartitionLog:
     def note_damage(self, error: CorruptRecordError) -> None:
         """Remember damage that a reader found, so that it is shown and not looked for again."""
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
-        assert offset is not None
-        assert end_offset is not None
+        assert offset is not None and end_offset is not None  # noqa: PT018
         if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
             self._unflushed.request_checkpoint()
 
@@ -377,15 +377,13 @@ class PartitionLog:
             with suppress(DiskFullError):
                 self._availability.require_room(self.config.batch_bytes_max)
 
-    def apply_retention(self, *, high_watermark: int, now_ms: int) -> list[Segment]:
-        """Take the oldest segments out of the log, and return them for `Segment.remove_files`.
+    def apply_retention(self, *, high_watermark: int, now_ms: int) -> Removal:
+        """Take the oldest segments out of the log, and return what removes their files.
 
-        The log start offset moves before any file goes, and only segments below the last
-        checkpoint go: whatever a power cut makes of names, that checkpoint tells where the log
-        had come to.
+        Only those below the last checkpoint go: that tells where the log had come to.
         """
         if self._availability.failure is not None:
-            return []
+            return Removal(self._files.disk, self.directory, [])
         count = deletable_count(
             self._segments.facts(now_ms=now_ms),
             config=self.config,
@@ -398,7 +396,7 @@ class PartitionLog:
         if removed:
             self._move_start(max(self._log_start_offset, self._segments.base_offset))
             self._unflushed.request_checkpoint()
-        return removed
+        return Removal(self._files.disk, self.directory, removed)
 
     def delete_records(self, before_offset: int, *, high_watermark: int) -> None:
         """Make offsets below `before_offset` unreadable; durable after the next flush.
@@ -422,14 +420,15 @@ class PartitionLog:
             # There may be room for it now; or the one that was found is not durable yet.
             self._unflushed.request_checkpoint()
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, *, may_drop_damage: bool = False) -> None:
         """Remove all batches that reach to or above `offset`, durably; blocks.
 
-        Only for what was never committed: a follower that parts from its leader. No flush may be
-        running. A checkpoint that ends at the cut is written first, so that a crash in between
-        does not look like damage; then the log may be found as it was.
+        For what was never committed: a follower that parts from its leader. No flush may run. A
+        checkpoint is written first, so that a crash does not look like damage; it may undo this.
 
         Raises:
+            CorruptRecordError: What is below `offset` would go too, for it is damaged, which is
+                noted, and nobody said that one `may_drop_damage`. Nothing else has changed.
             DiskFullError: There is no room for the checkpoint; nothing has changed.
             LogOfflineError: The disk failed.
         """
@@ -440,14 +439,19 @@ class PartitionLog:
         try:
             self._availability.require_room(0)
             self._flush_all()
-            removed = self._segments.cut(offset, self.config)
+            may_drop_damage |= offset <= self._log_start_offset  # What was deleted may be damaged.
+            removed = self._segments.cut(offset, self.config, may_drop_damage=may_drop_damage)
             self.leader_epochs.truncate_end(self.log_end_offset)
             self.producers.truncate(self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
+            remove_marks_above(self._files.disk, self.directory, self._log_start_offset)
             path = f"{self.directory}/{CHECKPOINT_NAME}"
             write_small_file(self._files.disk, path, self._make_checkpoint())
             self._segments.cut_files(removed)
+        except CorruptRecordError as error:
+            self.note_damage(error)
+            raise
         except OSError as error:
             self._availability.failed("truncating", error)
         self._unflushed = Unflushed(is_checkpoint_due=False)

@@ -29,6 +29,7 @@ from logstore.leader_epoch import LeaderEpochs
 from logstore.log import PartitionLog
 from logstore.log_state import LogState
 from logstore.producer_state import ProducerStates
+from logstore.removal import deletion_marks
 from logstore.scan import FileWindow, Predecessor
 from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, base_offset_of
 from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentFooter, SegmentHeader
@@ -52,17 +53,25 @@ class RecoveryReport(msgspec.Struct):
 
 
 def open_log(
-    directory: str, owner: SegmentHeader, files: FileCache, config: LogConfig, *, now_ms: int
+    directory: str,
+    owner: SegmentHeader,
+    files: FileCache,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    is_doubtful: bool = False,
 ) -> tuple[PartitionLog, RecoveryReport]:
     """Open the log of `owner` (its base offset does not matter) in `directory`; blocks.
 
-    An empty or missing directory becomes an empty log.
+    An empty or missing directory becomes an empty log. Of a log that `is_doubtful` files are known
+    to be gone, and somebody else has their records: if its checkpoint is gone as well, what lies
+    below its first segment is taken to be lost and not deleted.
 
     Raises:
         OSError: The disk is full or failed.
         DataDirectoryError: A file belongs to another log, or to a newer version.
     """
-    recovery = _Recovery(directory, owner, files, config, now_ms=now_ms)
+    recovery = _Recovery(directory, owner, files, config, now_ms=now_ms, is_doubtful=is_doubtful)
     return PartitionLog(directory, files, config, recovery.run()), recovery.report
 
 
@@ -96,7 +105,9 @@ class _Recovery:
         config: LogConfig,
         *,
         now_ms: int,
+        is_doubtful: bool,
     ) -> None:
+        self._is_doubtful = is_doubtful
         self._directory = directory
         self._owner = owner
         self._files = files
@@ -185,16 +196,30 @@ class _Recovery:
             self._disk.sync_directory("/".join(parts[:depth]))
 
     def _find_start(self, bases: list[int]) -> None:
-        """Go to where the files begin, or should begin.
+        """Go to where the files begin; what should be before that and is not there is lost.
 
         Retention removes only segments below the one that the checkpoint names.
         """
         known = self._known
-        first = max(known.recovery_base_offset, known.log_start_offset)
-        if bases and (known is _NOTHING_KNOWN or bases[0] < first):
-            first = bases[0]
-        self._offset = first
-        self._log_start_offset = max(first, known.log_start_offset)
+        end = known.recovery_base_offset
+        marks = deletion_marks(self._disk, self._directory)
+        if marks:
+            self._has_changed = True  # The next checkpoint makes them needless.
+        deleted_to = max(marks, default=0)
+        if known is _NOTHING_KNOWN:
+            start = end = bases[0] if bases else 0
+            if self._is_doubtful and deleted_to < start:
+                start = 0
+        elif known.marks_deletions:
+            start = max(known.log_start_offset, deleted_to if deleted_to <= end else 0)
+        else:
+            active = max(end, known.log_start_offset)
+            start = max(known.log_start_offset, min([active, *bases[:1]]))
+        self._log_start_offset = self._offset = start
+        if bases and bases[0] < start:
+            self._offset = bases[0]
+        elif start < min([end, *bases[:1]]):
+            self._lose(min([end, *bases[:1]]))
 
     def _take_in(self, base: int, later: list[int]) -> bool:
         """Take one segment in; return whether those behind it still count."""

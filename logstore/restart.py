@@ -10,6 +10,7 @@ from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
 from logstore.log import PartitionLog
 from logstore.recovery import open_log
+from logstore.removal import DELETION_SUFFIX
 from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 
@@ -27,12 +28,12 @@ def restart_log(
         LogOfflineError: The disk failed; so for `OSError`.
     """
     # First the end: a checkpoint that begins in the middle of what is there proves nothing of it.
-    log.truncate(offset)
+    log.truncate(offset, may_drop_damage=True)
     directory, config = log.directory, log.config
     log.close()
     write_small_file(files.disk, f"{directory}/{CHECKPOINT_NAME}", _empty_at(offset, config))
     for name in files.disk.list_directory(directory):
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, DELETION_SUFFIX):
             if base_offset_of(name, suffix) is not None:
                 files.disk.remove(f"{directory}/{name}")
     files.disk.sync_directory(directory)
@@ -55,4 +56,5 @@ def _empty_at(offset: int, config: LogConfig) -> LogCheckpoint:
         producers=[],
         damage=[],
         high_watermark=offset,
+        marks_deletions=True,
     )

@@ -8,7 +8,7 @@ from logstore.config import LogConfig, MiB
 from logstore.disk import DISK_FULL_ERRNOS, File
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
-from logstore.scan import walk_headers
+from logstore.scan import FileWindow, walk_headers
 from logstore.segment_format import (
     SEGMENT_FOOTER_SIZE,
     SEGMENT_HEADER_SIZE,
@@ -286,6 +286,15 @@ class Segment:
                 break
             end_position, end_offset = position + header.size, header.next_offset
         return end_position, end_offset
+
+    def has_batch_at(self, position: int, offset: int) -> bool:
+        """Return whether the header of a batch that begins at `offset` is good.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        header = FileWindow(self.file(), end=self.end_position, chunk_bytes=0).header(position)
+        return header is not None and header.base_offset == offset
 
     def loaded_index(self, config: LogConfig) -> SegmentIndex:
         """Return the index, from its file or rebuilt when it is not in memory.

@@ -325,6 +325,7 @@ class Segments:
             producers=producers.snapshot(),
             damage=list(self.damage),
             high_watermark=high_watermark,
+            marks_deletions=True,
         )
 
     def drop_oldest(self, count: int) -> list[Segment]:
@@ -335,14 +336,30 @@ class Segments:
             segment.forget_files()
         return removed
 
-    def cut(self, offset: int, config: LogConfig) -> list[Segment]:
+    def _require_whole_below(self, offset: int, config: LogConfig) -> None:
+        """Check that all is good up to `offset`, or to the batch that reaches above it."""
+        if offset < self.base_offset:
+            if self.damage.touches(0, self.base_offset):
+                raise corrupt(offset, self.base_offset)
+            return
+        segment = self.holding(max(offset - 1, self.base_offset))
+        position, end_offset = segment.end_below(offset, config)
+        if end_offset < offset and not segment.has_batch_at(position, end_offset):
+            raise corrupt(end_offset, offset)
+
+    def cut(
+        self, offset: int, config: LogConfig, *, may_drop_damage: bool = False
+    ) -> list[Segment]:
         """Leave out all batches that reach to or above `offset`; the last one left is active.
 
         The files follow by `cut_files`, which takes what this returns.
 
         Raises:
+            CorruptRecordError: What should be below `offset` is damaged, and must not be dropped.
             OSError: The disk failed.
         """
+        if not may_drop_damage:
+            self._require_whole_below(offset, config)
         removed: list[Segment] = []
         while len(self._segments) > 1 and self.active.base_offset >= offset:
             removed.append(self._segments.pop())

@@ -20,6 +20,7 @@ from wire.errors import (
     BrokerError,
     ConnectionLostError,
     CorruptBatchError,
+    CorruptRecordError,
     DiskFullError,
     ErrorDetail,
     InvalidBatchError,
@@ -350,16 +351,32 @@ class Fetcher:
         self, partition: Partition, step: Truncate | Restart
     ) -> BrokerError | None:
         """Repair a log that nobody else touches; return why that was not possible."""
-        log = partition.log
         try:
             if isinstance(step, Truncate):
-                await self._surroundings.env.offload(lambda: log.truncate(step.offset))
+                await self._truncate(partition, step)
             else:
                 await self._surroundings.partitions.restart(partition, step.offset)
-        except (DiskFullError, LogOfflineError) as error:
+        except (CorruptRecordError, DiskFullError, LogOfflineError) as error:
             return error
         _note_repaired(partition, step)
         return None
+
+    async def _truncate(self, partition: Partition, step: Truncate) -> None:
+        """Truncate a log, or, if damage is in the way, begin it anew: others have all of it.
+
+        Raises:
+            CorruptRecordError: Damage is in the way, and this replica is still counted on for what
+                is there. It is about to be given up.
+        """
+        surroundings, log = self._surroundings, partition.log
+        try:
+            await surroundings.env.offload(lambda: log.truncate(step.offset))
+        except CorruptRecordError:
+            known = surroundings.state.partition(*partition.key)
+            counted_on = () if known is None else known.counted_on
+            if surroundings.node_id in counted_on:
+                raise
+            await surroundings.partitions.restart(partition, log.log_start_offset)
 
 
 def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:

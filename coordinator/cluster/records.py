@@ -72,6 +72,11 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
+    def counted_on(self) -> tuple[int, ...]:
+        """Who is known to have all committed records."""
+        return *self.in_sync_replicas, *self.eligible_leader_replicas
+
+    @property
     def is_reassigning(self) -> bool:
         """Whether a reassignment is under way."""
         return bool(self.adding_replicas or self.removing_replicas)

@@ -68,8 +68,7 @@ def _roll_append_and_flush(opened: Opened) -> None:
 
 def _retain_and_flush(opened: Opened) -> None:
     opened.log.config = LogConfig(retention_bytes=0)
-    for segment in opened.log.apply_retention(high_watermark=2, now_ms=NOW_MS):
-        segment.remove_files()
+    opened.log.apply_retention(high_watermark=2, now_ms=NOW_MS).run()
     opened.flush()
 
 

@@ -81,6 +81,7 @@ CHECKPOINT_CONTENT = (
     "producers",
     "damage",
     "high_watermark",
+    "marks_deletions",
 )
 
 

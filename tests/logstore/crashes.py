@@ -67,10 +67,7 @@ class Story:
             batch_bytes_max=SMALL.batch_bytes_max,
             retention_bytes=size,
         )
-        for segment in self.log.apply_retention(
-            high_watermark=self.log.durable_end_offset, now_ms=NOW_MS
-        ):
-            segment.remove_files()
+        self.log.apply_retention(high_watermark=self.log.durable_end_offset, now_ms=NOW_MS).run()
 
     def check(self, after: Opened) -> None:
         """Check that nothing promised is missing, and that what is there is what was written."""

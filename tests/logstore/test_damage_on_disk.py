@@ -3,12 +3,22 @@
 import os
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
+from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
+from logstore.config import LogConfig
 from logstore.damage import DamagedRange
+from logstore.file_cache import FileCache
 from logstore.log import LogStatus
+from logstore.recovery import open_log
 from logstore.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.logstore.logs import (
+    CHECKPOINT,
+    DIRECTORY,
+    NOW_MS,
+    OWNER,
+    SMALL,
     TOPIC_ID,
     Image,
     Opened,
@@ -196,8 +206,8 @@ def test_a_lost_file_in_the_middle_is_damage_without_a_checkpoint_too() -> None:
 def test_all_files_lost_but_the_checkpoint_is_damage(vouched: Image) -> None:
     opened = reopen(disk_of({"checkpoint": vouched["checkpoint"]}))
 
-    assert opened.report.damage == [DamagedRange(6, 10)]
-    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (6, 10)
+    assert opened.report.damage == [DamagedRange(0, 10)]
+    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (0, 10)
     check_that_it_goes_on(opened, {})
 
 
@@ -213,22 +223,74 @@ def test_the_segment_of_the_recovery_point_is_missed_when_later_ones_are_there()
 
     opened = reopen(disk_of(image))
 
-    assert opened.report.damage == [DamagedRange(bases[1], bases[2])]
-    assert opened.log.log_start_offset == bases[1]
+    assert opened.report.damage == [DamagedRange(0, bases[2])]
+    assert opened.log.log_start_offset == 0
     assert read_all(opened.log) == expected(bases[2], 80)
 
 
-def test_missing_first_segments_are_what_retention_removed() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_missing_first_segments_that_nobody_has_deleted_are_damage(count: int) -> None:
+    before = new_log()
+    before.append_many(100, flush_every=10)
+    bases = before.segment_bases()
+    for base in bases[:count]:
+        before.disk.remove(before.path(base))
+
+    opened = before.kill()
+
+    assert opened.report.damage == [DamagedRange(0, bases[count])]
+    assert opened.log.log_start_offset == 0
+    assert read_all(opened.log) == expected(bases[count], 100)
+    opened.flush()
+    assert opened.kill().report.damage == opened.report.damage
+
+
+def test_missing_first_segments_are_what_retention_removed_for_a_version_that_left_no_marks() -> (
+    None
+):
     before = new_log()
     before.append_many(100, flush_every=10)
     bases = before.segment_bases()
     before.disk.remove(before.path(bases[0]))
+    checkpoint = read_small_file(before.disk, CHECKPOINT, LogCheckpoint)
+    assert checkpoint is not None
+    older = msgspec.structs.replace(checkpoint, marks_deletions=False)
+    write_small_file(before.disk, CHECKPOINT, older)
 
     opened = before.kill()
 
     assert not opened.report.damage
     assert opened.log.log_start_offset == bases[1]
     assert read_all(opened.log) == expected(bases[1], 100)
+
+
+def test_without_a_checkpoint_the_start_of_a_doubtful_log_is_lost() -> None:
+    before = new_log()
+    before.append_many(100, flush_every=10)
+    bases = before.segment_bases()
+    before.disk.remove(before.path(bases[0]))
+    before.disk.remove(CHECKPOINT)
+    files = FileCache(before.disk.kill())
+
+    log, report = open_log(DIRECTORY, OWNER, files, SMALL, now_ms=NOW_MS, is_doubtful=True)
+
+    assert report.damage == [DamagedRange(0, bases[1])]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 100)
+
+
+def test_without_a_checkpoint_a_mark_tells_what_was_deleted_of_a_doubtful_log() -> None:
+    before = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=5000))
+    before.append_many(100, flush_every=10)
+    removal = before.log.apply_retention(high_watermark=100, now_ms=NOW_MS)
+    assert removal
+    removal.run()
+    before.disk.remove(CHECKPOINT)
+    files = FileCache(before.disk.kill())
+
+    log, report = open_log(DIRECTORY, OWNER, files, SMALL, now_ms=NOW_MS, is_doubtful=True)
+
+    assert not report.damage
+    assert log.log_start_offset == removal.end_offset
 
 
 def test_a_segment_that_overlaps_is_set_aside(vouched: Image) -> None:

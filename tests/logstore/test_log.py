@@ -290,8 +290,7 @@ def test_a_reader_of_a_removed_segment_reads_on() -> None:
     part = opened.log.read(0, bytes_max=100_000, high_watermark=30)
     assert part is not None
 
-    for segment in opened.log.apply_retention(high_watermark=30, now_ms=NOW_MS):
-        segment.remove_files()
+    opened.log.apply_retention(high_watermark=30, now_ms=NOW_MS).run()
 
     assert not opened.disk.exists(opened.path(0))
     assert records_in(part.load().read())[0] == numbered(0)
@@ -477,7 +476,7 @@ def test_a_closed_log_is_of_no_further_use() -> None:
 
     assert opened.log.status is LogStatus.OFFLINE
     assert opened.log.begin_flush() is None
-    assert opened.log.apply_retention(high_watermark=3, now_ms=NOW_MS) == []
+    assert not opened.log.apply_retention(high_watermark=3, now_ms=NOW_MS)
     opened.log.roll_if_old(now_ms=NOW_MS * 2)
     for use in (
         lambda: opened.append(b"a"),

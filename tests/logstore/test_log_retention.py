@@ -54,8 +54,7 @@ def test_a_log_that_was_cut_to_nothing_is_not_rolled() -> None:
 
 def retained(opened: Opened, *, high_watermark: int, now_ms: int = NOW_MS) -> int:
     """Apply retention; return the new start of the log."""
-    for segment in opened.log.apply_retention(high_watermark=high_watermark, now_ms=now_ms):
-        segment.remove_files()
+    opened.log.apply_retention(high_watermark=high_watermark, now_ms=now_ms).run()
     return opened.log.log_start_offset
 
 
