@@ -2,6 +2,7 @@
 
 lock                        held while a broker runs
 node                        node id, cluster id, disk id
+replicas                    which logs were made here, see `broker.replica_manifest`
 clean-shutdown              there only between a clean stop and the next start
 metadata/                   what this node knows of its cluster, see `coordinator.raft_storage`
 metadata.damaged/           what was there when it turned out to be damaged, if it ever did
@@ -40,6 +41,8 @@ class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
     metadata_disk_id: str = ""
     """The same for the metadata alone, which can be lost while the rest is not. Empty: written by a
     version that knew no clusters."""
+    keeps_manifest: bool = False
+    """Whether there must be a manifest of its replicas; versions before that had none."""
 
 
 class CleanShutdown(msgspec.Struct, frozen=True, array_like=True):
@@ -95,14 +98,27 @@ class DataDirectory:
         """Belong to a cluster from now on, durably; blocks."""
         self._identify(cluster_id, self.identity.metadata_disk_id or self.identity.disk_id)
 
+    @property
+    def keeps_manifest(self) -> bool:
+        """Whether all replicas that were made here are in the manifest."""
+        return self.identity.keeps_manifest
+
+    def note_manifest(self) -> None:
+        """Take note, durably, that there is a manifest from now on; blocks."""
+        self._write_identity(msgspec.structs.replace(self.identity, keeps_manifest=True))
+
     def renew_peer(self, disk_id: bytes) -> None:
         """Be another peer from now on, durably; blocks."""
         self._identify(self.cluster_id, disk_id.hex())
 
     def _identify(self, cluster_id: str, metadata_disk_id: str) -> None:
-        identity = msgspec.structs.replace(
-            self.identity, cluster_id=cluster_id, metadata_disk_id=metadata_disk_id
+        self._write_identity(
+            msgspec.structs.replace(
+                self.identity, cluster_id=cluster_id, metadata_disk_id=metadata_disk_id
+            )
         )
+
+    def _write_identity(self, identity: NodeIdentity) -> None:
         if identity != self.identity:
             write_small_file(self.disk, _NODE, identity)
             self.identity = identity

@@ -87,6 +87,7 @@ class PartitionKeeper:
             for number, partition in enumerate(self._metadata.state.partitions(topic.topic_id))
             if self._node_id in partition.replicas
         ]
+        await self._partitions.take_stock(wanted)
         for opened, (topic, number) in enumerate(wanted):
             partition = await self._partitions.open(topic, number)
             if self._opened(partition):

@@ -3,8 +3,9 @@
 Shell: opens, makes and removes logs on the disk.
 """
 
+import errno
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 import trio
@@ -12,13 +13,15 @@ import trio
 from broker.data_directory import DataDirectory
 from broker.partition import Partition
 from broker.queues.mover_ids import MoverIds
+from broker.replica_manifest import ReplicaInDoubt, ReplicaManifest
 from coordinator.catalog import Catalog, Topic
 from coordinator.cluster.delta import Key
 from coordinator.cluster.state import ClusterState
-from logstore.disk import Disk
+from logstore.disk import DISK_FULL_ERRNOS, Disk
 from logstore.file_cache import FileCache
 from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
+from logstore.remains import Remains, remains_of
 from logstore.restart import restart_log
 from logstore.segment_format import SegmentHeader
 from wire.env import Env
@@ -67,6 +70,7 @@ class Partitions:
         """Told of each partition that this broker begins to lead in a leader epoch."""
         self.movers = MoverIds(lambda: state().catalog)
         """Producers whose place no log forgets."""
+        self._manifest = ReplicaManifest(env, directory.disk)
         self._open: dict[Key, Partition] = {}
         self._read_at = -math.inf
         """When somebody last read what is followed here, in seconds of trio's clock."""
@@ -167,14 +171,65 @@ class Partitions:
         """
         await self._env.offload(lambda: self._settle_left_overs(catalog))
 
+    @property
+    def in_doubt(self) -> Mapping[Key, ReplicaInDoubt]:
+        """Replicas that have lost files, until the cluster has been told of it."""
+        return self._manifest.in_doubt
+
+    async def take_stock(self, replicas: Sequence[tuple[Topic, int]]) -> None:
+        """Look, before anything is opened, which of the replicas have lost their files.
+
+        Raises:
+            OSError: The disk failed.
+            DataDirectoryError: A file was written by a newer version.
+        """
+        manifest, directory = self._manifest, self._directory
+        await manifest.load(is_expected=directory.keeps_manifest)
+        keys = [(topic.topic_id, number) for topic, number in replicas]
+        entered = [
+            (topic, number)
+            for topic, number in replicas
+            if manifest.is_lost or manifest.has((topic.topic_id, number))
+        ]
+        found = await self._env.offload(lambda: [self._look_at(*replica) for replica in entered])
+        in_doubt = [each for each in found if each is not None]
+        await manifest.begin(set(keys), in_doubt, is_new=not directory.keeps_manifest)
+        for topic, number in replicas:
+            doubt = manifest.in_doubt.get((topic.topic_id, number))
+            if doubt is not None:
+                self._env.probe(
+                    "replica_in_doubt",
+                    severity="error",
+                    topic=topic.name,
+                    partition=number,
+                    is_empty=doubt.is_empty,
+                )
+
+    async def settle_doubts(self) -> None:
+        """Take note that nothing more is counted on of what was lost; all replicas are open.
+
+        Raises:
+            OSError: The disk is full or failed.
+        """
+        await self._manifest.settle()
+        if not self._directory.keeps_manifest and all(map(self._manifest.has, self._open)):
+            await self._env.offload(self._directory.note_manifest)
+
     async def open(self, topic: Topic, number: int) -> Partition:
-        """Open the log of a replica, or make it.
+        """Open the log of a replica, or make it, and enter it in the manifest.
 
         Raises:
             OSError: The disk is full or failed.
             DataDirectoryError: A file belongs elsewhere, or to a newer version.
         """
         partition = await self._open_log(topic, number)
+        try:
+            await self._manifest.add(partition.key)
+        except OSError as error:
+            # What was written by a version before the manifest is served without room for one.
+            if error.errno not in DISK_FULL_ERRNOS or not partition.log.log_end_offset:
+                partition.log.close()
+                raise
         partition.queue_name = topic.queue_name
         self._open[topic.topic_id, number] = partition
         return partition
@@ -214,6 +269,7 @@ class Partitions:
         Raises:
             OSError: Some are still there; the next start removes them.
         """
+        await self._manifest.remove([(topic_id, number)])
         await self._env.offload(lambda: self._directory.set_aside_partition(name, topic_id, number))
         await self._env.offload(self._directory.remove_deleted)
 
@@ -223,16 +279,28 @@ class Partitions:
         Raises:
             OSError: Some are still there; the next start removes them.
         """
+        await self._manifest.remove_topic(topic_id)
         await self._env.offload(lambda: self._directory.set_aside(name, topic_id))
         await self._env.offload(self._directory.remove_deleted)
 
     async def _open_log(self, topic: Topic, number: int) -> Partition:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
+        key = (topic.topic_id, number)
 
         def open_it() -> tuple[PartitionLog, RecoveryReport]:
             owner = SegmentHeader(topic.topic_id, number, 0)
             now_ms = self._env.clock.now_ms()
-            return open_log(path, owner, self._files, topic.config.log, now_ms=now_ms)
+            log, report = open_log(
+                path,
+                owner,
+                self._files,
+                topic.config.log,
+                now_ms=now_ms,
+                is_doubtful=key in self.in_doubt and self._has_others(key),
+            )
+            if not self._manifest.has(key):
+                _write_checkpoint(log)
+            return log, report
 
         log, report = await self._env.offload(open_it)
         self._report(topic, number, report)
@@ -269,6 +337,17 @@ class Partitions:
                 truncated_bytes=report.truncated_bytes,
             )
 
+    def _has_others(self, key: Key) -> bool:
+        known = self._state().partition(*key)
+        return known is not None and len(known.replicas) > 1
+
+    def _look_at(self, topic: Topic, number: int) -> ReplicaInDoubt | None:
+        path = self._directory.partition_directory(topic.name, topic.topic_id, number)
+        remains = remains_of(self.disk, path)
+        if remains is Remains.PROVEN:
+            return None
+        return ReplicaInDoubt(topic.topic_id, number, remains is Remains.NOTHING)
+
     def _settle_left_overs(self, catalog: Catalog) -> None:
         for name, topic_id in self._directory.stored_topics():
             topic = catalog.topic_by_id(topic_id)
@@ -293,6 +372,24 @@ class Partitions:
             known = self._state().partition(topic.topic_id, number)
             if known is not None and own_id not in known.replicas:
                 self._directory.set_aside_partition(topic.name, topic.topic_id, number)
+
+
+def _write_checkpoint(log: PartitionLog) -> None:
+    """Have a checkpoint on the disk, so that it is missed when it is gone; blocks.
+
+    Raises:
+        OSError: The disk failed, or has no room for the first checkpoint of an empty log.
+    """
+    log.request_checkpoint(is_spoiled=True)
+    flush = log.begin_flush()
+    assert flush is not None, "a checkpoint is due"
+    flush.run()
+    log.end_flush(flush)
+    if not log.log_end_offset:
+        if flush.had_no_room:
+            raise OSError(errno.ENOSPC, f"no room for the checkpoint of {log.directory}")
+        # With the first records another one is written: it bears witness of them.
+        log.request_checkpoint(is_spoiled=True)
 
 
 def _check_no_journal(partition: Partition) -> None:

@@ -199,6 +199,7 @@ class Broker:
         ):
             self._nursery.start_soon(run)
         await roles.unfit.give_up_damaged()
+        await partitions.settle_doubts()
         await registration.beat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 

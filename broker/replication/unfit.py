@@ -115,7 +115,7 @@ class UnfitReplicas:
         """Return what is counted on, and need not be."""
         surroundings = self._surroundings
         state = surroundings.state
-        due: list[GivenUpReplica] = []
+        due = self._due_of_lost()
         for partition in self._unfit:
             known = state.partition(*partition.key)
             replica = GivenUpReplica(
@@ -128,6 +128,23 @@ class UnfitReplicas:
             ):
                 due.append(replica)
         return due[:_AT_ONCE_MAX]
+
+    def _due_of_lost(self) -> list[GivenUpReplica]:
+        """Return what has lost its files and is counted on.
+
+        If it is the only replica, and something is left of it, nobody has more.
+        """
+        surroundings = self._surroundings
+        state, own_id = surroundings.state, surroundings.node_id
+        due: list[GivenUpReplica] = []
+        for key, doubt in surroundings.partitions.in_doubt.items():
+            known = state.partition(*key)
+            if known is None or (len(known.replicas) == 1 and not doubt.is_empty):
+                continue
+            replica = GivenUpReplica(*key, may_lack_records=True, is_lost=True)
+            if should_be_given_up(known, own_id, state.brokers, replica):
+                due.append(replica)
+        return due
 
     def _waits_for_others(self) -> bool:
         """Return whether somebody is counted on like a damaged replica here, and not there yet."""

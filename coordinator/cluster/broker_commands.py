@@ -155,7 +155,10 @@ def _after_restart(
             # reassignment is adding, lead when they are in sync, and have less as long as not.
             is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
             own = (broker.node_id,)
-            changes.happen(topic, number, Happening(lost=own if is_lost else (), started=own))
+            happening = Happening(
+                lost=own if is_lost else (), bereft=own if is_new_disk else (), started=own
+            )
+            changes.happen(topic, number, happening)
     return changes.records()
 
 

@@ -211,12 +211,14 @@ class GivenUpReplica(msgspec.Struct, frozen=True, array_like=True):
     """Whether committed records may be damaged or gone; else it only cannot take more of them."""
     is_offline: bool = False
     """Whether its log serves nothing before its broker is started anew, and then what it had."""
+    is_lost: bool = False
+    """Whether files are gone, and nobody can tell what was in them: it is given up in any case."""
 
 
 class GiveUpReplicas(msgspec.Struct, frozen=True, array_like=True, tag="give-up-replicas"):
     """A broker wants some of its replicas not to be counted on, as long as others can be.
 
-    Where it is so already, or nobody else could lead, nothing happens.
+    Where it is so already, or nobody else could lead what is not lost, nothing happens.
     """
 
     node_id: int

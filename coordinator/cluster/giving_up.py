@@ -3,9 +3,13 @@
 Pure: no clock, no I/O. A broker asks for it as long as this says yes, the cluster does it if this
 says yes: one rule, so nothing is asked for in vain.
 
-- A replica that may lack committed records is neither to be in sync nor eligible. It goes as soon
-  as another one can lead that has them all, in sync or eligible, whatever `min_in_sync_replicas`
-  says. While nobody else can, it stays: nobody has more, and what is not damaged can be read.
+- A replica that has lost files, so that nobody can tell what was in them, is neither to be in sync
+  nor eligible, whoever else is there: others have what is committed, or somebody accepts the loss.
+  Then any other replica has more, and so the cluster remembers it.
+- A replica that may lack committed records, and knows which, is neither to be in sync nor eligible.
+  It goes as soon as another one can lead that has them all, in sync or eligible, whatever
+  `min_in_sync_replicas` says. While nobody else can, it stays: nobody has more, and what is not
+  damaged can be read.
 - A replica whose log is offline, for something new could not be written, still has all that is
   committed on its disk, and serves it from the next start of its broker on. Until then it leads
   nothing: it goes for whoever is in sync or eligible and can lead, but it may stay eligible. The
@@ -35,6 +39,9 @@ def should_be_given_up(
         brokers: All that are registered.
         replica: What is wrong with it.
     """
+    if replica.is_lost:
+        is_known = node_id in partition.bereft_replicas or node_id not in partition.replicas
+        return node_id in partition.counted_on or not is_known
     counted_on = set(partition.in_sync_replicas)
     if replica.may_lack_records or replica.is_offline:
         counted_on |= set(partition.eligible_leader_replicas)

@@ -10,8 +10,9 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
 3. The leader stays if it is in sync and can lead. Else: the first in sync who can lead, for a
    journal the first of those who are in sync with the messages as well; the first eligible one who
    can (it is then alone in sync); one in sync who is about to stop; nobody. Only when somebody
-   accepted the loss of data: the last known leader, or any live replica. Nobody leads whose log is
-   offline, before its broker is started anew.
+   accepted the loss of data: the last known leader, or any live replica, and one that has lost its
+   files only if there is no other. Nobody leads whose log is offline, before its broker is started
+   anew.
 4. While fewer than `min_in_sync_replicas` are in sync nothing is committed, so whoever leaves now
    has everything that is: it becomes eligible (KIP-966). With enough in sync nobody is.
 5. The leader epoch rises with another leader, and when a replica is removed, so that nothing that
@@ -69,6 +70,8 @@ class Happening:
     """What the leader takes to be in sync, `None` for no change."""
     lost: Collection[int] = ()
     """Replicas that may have lost committed records."""
+    bereft: Collection[int] = ()
+    """Those of them that have lost files or their disk, and not only what was in memory."""
     offline: Collection[int] = ()
     """Replicas that serve nothing before their broker is started anew, and then have all."""
     started: Collection[int] = ()
@@ -95,6 +98,7 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
         for node in assignment.replicas
         if node in partition.eligible_leader_replicas and node not in happening.lost
     )
+    bereft = {*partition.bereft_replicas, *happening.bereft}
     offline = {*partition.offline_replicas, *happening.offline}.difference(happening.started)
     leader = _clean_leader(
         partition, in_sync, tuple(node for node in eligible if node not in offline), facts
@@ -105,7 +109,10 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
     is_unclean = leader is None and happening.election is Election.UNCLEAN
     if is_unclean:
         leader = _any_leader(
-            partition, [node for node in assignment.replicas if node not in offline], facts
+            partition,
+            [node for node in assignment.replicas if node not in offline],
+            bereft,
+            facts,
         )
         is_unclean = leader is not None
     if leader is not None and leader not in in_sync:
@@ -122,6 +129,9 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
         adding_replicas=assignment.adding_replicas,
         removing_replicas=assignment.removing_replicas,
         offline_replicas=tuple(node for node in eligible if node in offline),
+        bereft_replicas=tuple(
+            node for node in assignment.replicas if node in bereft and node not in in_sync
+        ),
     )
     return _with_epochs(partition, changed, is_unclean=is_unclean)
 
@@ -167,11 +177,13 @@ def _clean_leader(
     return in_sync[0] if in_sync else None
 
 
-def _any_leader(partition: Partition, replicas: Sequence[int], facts: Facts) -> int | None:
+def _any_leader(
+    partition: Partition, replicas: Sequence[int], bereft: Collection[int], facts: Facts
+) -> int | None:
     last = partition.last_known_leader
-    if last is not None and last in replicas and _can_lead(last, facts):
-        return last
-    return next((node for node in replicas if _can_lead(node, facts)), None)
+    # Stable: the last known leader, then in the order of the replicas; the bereft ones after all.
+    rather = sorted(replicas, key=lambda node: (node in bereft, node != last))
+    return next((node for node in rather if _can_lead(node, facts)), None)
 
 
 def _eligible(

@@ -275,8 +275,8 @@ def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:
             return
         # What was only to be in memory may not be there when the log is opened again.
         in_memory = replica.is_offline and state.may_lose_committed(topic, broker)
-        if replica.may_lack_records or in_memory:
-            happening = Happening(lost=(node_id,))
+        if replica.may_lack_records or replica.is_lost or in_memory:
+            happening = Happening(lost=(node_id,), bereft=(node_id,) if replica.is_lost else ())
         elif replica.is_offline:
             happening = Happening(offline=(node_id,))
         else:

@@ -65,6 +65,9 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Leader epoch of the last leader that may have lacked committed records."""
     offline_replicas: tuple[int, ...] = ()
     """Eligible ones that cannot lead before their broker is started anew: their log is offline."""
+    bereft_replicas: tuple[int, ...] = ()
+    """Those that have lost files, or their disk, and were not in sync since: when somebody accepts
+    a loss, any other one has more."""
 
     @property
     def replication_factor(self) -> int:

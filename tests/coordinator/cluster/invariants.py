@@ -62,6 +62,10 @@ def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> N
     assert partition.offline_replicas == tuple(
         node for node in eligible if node in partition.offline_replicas
     )
+    assert partition.bereft_replicas == tuple(
+        node for node in replicas if node in partition.bereft_replicas
+    )
+    assert not {*in_sync, *eligible}.intersection(partition.bereft_replicas), "it lacks its files"
     assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
     assert (partition.leader is None) == (in_sync == ())
     assert partition.leader is None or partition.leader in in_sync
@@ -188,7 +192,8 @@ def _check_given_up(
     was, now = step
     node = command.node_id
     named = [each for each in command.replicas if (each.topic_id, each.partition) == key]
-    may_lack = any(replica.may_lack_records for replica in named)
+    is_lost = any(replica.is_lost for replica in named)
+    may_lack = is_lost or any(replica.may_lack_records for replica in named)
     if was == now:
         counted_on = {*was.in_sync_replicas}
         if may_lack or any(replica.is_offline for replica in named):
@@ -200,10 +205,13 @@ def _check_given_up(
         ]
         if node in was.offline_replicas and not may_lack:
             counted_on.discard(node)
+        assert not (is_lost and node in was.counted_on), "what is lost is counted on"
         assert not (named and node in counted_on and others), "it is still counted on"
         return
     assert named, "another replica was given up"
-    assert now.leader not in {None, node}, "nobody leads, or the one that gave itself up"
+    assert now.leader != node, "the one leads that gave itself up"
+    assert now.leader is not None or is_lost, "nobody leads any more"
+    assert not is_lost or node in now.bereft_replicas, "that its files are gone is forgotten"
     assert node not in now.in_sync_replicas, "it was given up, and is in sync"
     topic = state.catalog.topic_by_id(key[0])
     assert topic is not None

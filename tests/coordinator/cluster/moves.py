@@ -383,7 +383,9 @@ def _give_up(life: Life, move: Move) -> Command | None:
     partition = life.cluster.state.partition(*key)
     assert partition is not None
     node_id = partition.replicas[move.b % len(partition.replicas)]
-    given_up = GivenUpReplica(*key, move.c % 3 == 1, is_offline=move.c % 3 == 2)
+    given_up = GivenUpReplica(
+        *key, move.c % 3 == 1, is_offline=move.c % 3 == 2, is_lost=move.c % 11 == 1
+    )
     return GiveUpReplicas(node_id, life.epoch(node_id, move.c), [given_up])
 
 

@@ -316,3 +316,64 @@ def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
     cluster.unfence(3)
     cluster.answer(PartitionAnswers, elect)
     assert (cluster.partition().leader, cluster.partition().offline_replicas) == (3, ())
+
+
+def lost(cluster: Cluster, node_id: int) -> Partition:
+    """Let a broker find that files of its replica are gone."""
+    replica = GivenUpReplica(orders(cluster), 0, may_lack_records=True, is_lost=True)
+    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    (answer,) = cluster.answer(PartitionAnswers, command).answers
+    assert answer.error is None
+    return cluster.partition()
+
+
+def test_a_replica_that_has_lost_its_files_is_given_up_though_nobody_else_can_lead() -> None:
+    cluster = cluster_of(1, 2, 3)
+    for node_id in (3, 2, 1):
+        cluster.fence(node_id)
+    assert set(cluster.partition().counted_on) == {1, 2}
+    cluster.start(1)
+
+    partition = lost(cluster, 1)
+
+    assert partition.counted_on == (2,)
+    assert partition.leader is None
+    cluster.unfence(1)
+    assert cluster.partition().leader is None
+    cluster.start(2)
+    cluster.unfence(2)
+    assert cluster.partition().leader == 2
+
+
+def test_the_only_replica_that_has_lost_its_files_leads_when_somebody_accepts_that() -> None:
+    cluster = cluster_of(1)
+
+    assert lost(cluster, 1).counted_on == ()
+    assert cluster.partition().leader is None
+    assert lost(cluster, 1) is cluster.partition()
+    cluster.answer(PartitionAnswers, ElectLeaders([(orders(cluster), 0)], accept_data_loss=True))
+
+    assert cluster.partition().leader == 1
+    assert cluster.partition().bereft_replicas == ()
+
+
+@pytest.mark.parametrize("is_counted_on", [True, False])
+def test_when_a_loss_is_accepted_who_has_lost_its_files_leads_only_if_nobody_else_is_there(
+    is_counted_on: bool,
+) -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1, 2], overrides={"min_in_sync_replicas": "1"})
+    if is_counted_on:
+        cluster.in_sync(1)
+    else:
+        give_up(cluster, 2)
+    assert cluster.partition().counted_on == (1,)
+    partition = lost(cluster, 1)
+    assert (partition.leader, partition.last_known_leader) == (None, 1)
+    assert partition.bereft_replicas == (1,)
+
+    cluster.answer(PartitionAnswers, ElectLeaders([(orders(cluster), 0)], accept_data_loss=True))
+
+    assert cluster.partition().leader == 2
+    assert cluster.partition().bereft_replicas == (1,)
+    assert cluster.in_sync(1, 2).bereft_replicas == ()

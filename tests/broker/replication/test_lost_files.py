@@ -1,0 +1,240 @@
+"""Replicas whose files are gone while they are counted on: others have what they had."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+
+import pytest
+import trio
+
+from client.client import Client
+from logstore.checkpoint import CHECKPOINT_NAME
+from tests.broker.replication.damage import consume, make_topic, produce, segments, with_records
+from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
+from tests.coordinator.raft_life import until
+from wire.errors import TidelogError
+
+_LONG_S = 15.0
+"""Longer than a start waits for anybody, and than a session lasts."""
+
+
+def _all_files(brokers: ThreeBrokers, node_id: int) -> list[str]:
+    disk = brokers.machines[node_id].disk
+    return [path for path in disk.paths() if path.startswith(f"topics/{TOPIC}.")]
+
+
+def _lose_all(brokers: ThreeBrokers, node_id: int) -> None:
+    disk = brokers.machines[node_id].disk
+    for path in _all_files(brokers, node_id):
+        disk.lose_file(path)
+
+
+def _lose_records(brokers: ThreeBrokers, node_id: int) -> None:
+    disk = brokers.machines[node_id].disk
+    for path in segments(brokers, node_id):
+        disk.lose_file(path)
+
+
+def _lose_checkpoint_and_the_end(brokers: ThreeBrokers, node_id: int) -> None:
+    disk = brokers.machines[node_id].disk
+    for path in _all_files(brokers, node_id):
+        if path.endswith(CHECKPOINT_NAME):
+            disk.flip_bit(path, 20, 0)
+    for path in segments(brokers, node_id)[1:]:
+        disk.lose_file(path)
+
+
+def _lose_the_manifest_as_well(brokers: ThreeBrokers, node_id: int) -> None:
+    _lose_all(brokers, node_id)
+    brokers.machines[node_id].disk.lose_file("replicas")
+
+
+def _spoil_the_manifest_as_well(brokers: ThreeBrokers, node_id: int) -> None:
+    _lose_all(brokers, node_id)
+    brokers.machines[node_id].disk.flip_bit("replicas", 18, 1)
+
+
+_LOSSES = [
+    _lose_all,
+    _lose_records,
+    _lose_checkpoint_and_the_end,
+    _lose_the_manifest_as_well,
+    _spoil_the_manifest_as_well,
+]
+
+
+@pytest.mark.parametrize("lose", _LOSSES)
+def test_who_has_lost_its_files_leads_nothing_although_it_is_the_first_to_come_back(
+    lose: Callable[[ThreeBrokers, int], None],
+) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            victim = await brokers.leads()
+            last, other = brokers.followers()
+            brokers.cut_power(*NODES)
+            lose(brokers, victim)
+            brokers.start(victim, last)
+            brokers.machines[last].pause(1)
+            await brokers.leads()
+            brokers.start(other)
+            acknowledged |= await produce(client, 3, start=120)
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(1, main)
+
+
+@pytest.mark.parametrize("lose", _LOSSES)
+def test_who_has_lost_its_files_waits_for_those_who_have_them_for_as_long_as_it_takes(
+    lose: Callable[[ThreeBrokers, int], None],
+) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            del client
+            victim = await brokers.leads()
+            behind, other = brokers.followers()
+            brokers.kill(behind)
+            await until(lambda: brokers.in_sync() == {victim, other}, 30)
+            # Others hold the majority of the nodes: who was away, and the one that lost its files.
+            brokers.cut_power(victim, other)
+            lose(brokers, victim)
+            brokers.start(victim, behind)
+            await trio.sleep(_LONG_S)
+            assert brokers.leader() is None
+            brokers.start(other)
+            assert await brokers.leads() == other
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(2, main)
+
+
+@pytest.mark.parametrize("lose", _LOSSES)
+def test_what_was_found_to_be_lost_is_known_after_a_crash_right_after_it_was_found(
+    lose: Callable[[ThreeBrokers, int], None],
+) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            del client
+            victim = await brokers.leads()
+            behind, other = brokers.followers()
+            brokers.kill(behind)
+            await until(lambda: brokers.in_sync() == {victim, other}, 30)
+            brokers.cut_power(victim, other)
+            lose(brokers, victim)
+            random = Random(3)
+            for _ in range(20):
+                brokers.start(victim, behind)
+                await trio.sleep(random.uniform(0.2, 1.5))
+                brokers.cut_power(victim, behind)
+            brokers.start(victim, behind)
+            await trio.sleep(_LONG_S)
+            assert brokers.leader() is None
+            brokers.start(other)
+            assert await brokers.leads() == other
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(3, main)
+
+
+def test_the_only_replica_that_has_lost_its_files_is_not_led_before_somebody_accepts_that() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, 1, replication_factor=1)
+            victim = await brokers.leads()
+            await produce(client, 3)
+            brokers.cut_power(victim)
+            _lose_all(brokers, victim)
+            brokers.start(victim)
+            await trio.sleep(_LONG_S)
+            assert brokers.leader() is None
+            (outcome,) = await client.admin.elect_leaders([(TOPIC, 0)])
+            assert outcome.error is not None
+
+            await client.admin.elect_leaders([(TOPIC, 0)], accept_data_loss=True)
+            assert await brokers.leads() == victim
+            acknowledged = await produce(client, 2)
+            assert await consume(client, 2) == list(acknowledged.values())
+            # It is not lost again by a start.
+            brokers.kill(victim)
+            brokers.start(victim)
+            assert await brokers.leads() == victim
+            assert brokers.records(victim) == acknowledged
+
+        await brokers.with_client(work)
+
+    live(4, main)
+
+
+def test_the_only_replica_that_has_lost_nothing_but_its_checkpoint_leads_on() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, 1, replication_factor=1)
+            victim = await brokers.leads()
+            acknowledged = await produce(client, 3)
+            brokers.cut_power(victim)
+            for path in _all_files(brokers, victim):
+                if path.endswith(CHECKPOINT_NAME):
+                    brokers.machines[victim].disk.lose_file(path)
+            brokers.start(victim)
+            assert await brokers.leads() == victim
+            assert brokers.records(victim) == acknowledged
+
+        await brokers.with_client(work)
+
+    live(5, main)
+
+
+def test_topics_that_were_made_at_any_moment_before_a_power_cut_of_all_are_led_again() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            for number in range(30):
+                async with trio.open_nursery() as nursery:
+                    with trio.move_on_after(0.001 * number):
+                        nursery.start_soon(make_named, client, f"{TOPIC}{number}")
+                        await trio.sleep_forever()
+                    brokers.cut_power(*NODES)
+                    nursery.cancel_scope.cancel()
+                brokers.start()
+                await brokers.serve()
+                await until(lambda: all_are_led(brokers), 30)
+
+        await brokers.with_client(work)
+
+    async def make_named(client: Client, name: str) -> None:
+        with suppress(TidelogError):
+            await client.admin.create_topic(name, 3, replication_factor=3)
+
+    live(6, main)
+
+
+def all_are_led(brokers: ThreeBrokers) -> bool:
+    state = brokers.state(min(brokers.brokers))
+    return all(
+        len(partition.in_sync_replicas) == len(NODES) and partition.leader is not None
+        for topic in state.catalog.topics
+        for partition in state.partitions(topic.topic_id)
+    )
+
+
+def test_a_topic_that_was_made_while_a_broker_was_away_is_not_lost_there() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        events: list[str] = []
+        brokers.world.observe(lambda _, event, __: events.append(event))
+
+        async def work(client: Client) -> None:
+            brokers.kill(3)
+            await until(lambda: not brokers.are_live(3), 30)
+            await make_topic(client)
+            acknowledged = await produce(client, 3)
+            brokers.start(3)
+            await brokers.check(acknowledged)
+            assert "replica_in_doubt" not in events
+
+        await brokers.with_client(work)
+
+    live(7, main)

@@ -1,0 +1,84 @@
+"""What is left of a log whose files are gone can be told before it is opened."""
+
+import pytest
+
+from logstore.remains import Remains, remains_of
+from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, new_log
+from tests.simulation.faulty_disk import FaultyDisk
+
+
+def _ready() -> Opened:
+    opened = new_log()
+    opened.append_many(60, flush_every=10)
+    opened.flush(checkpoint=True)
+    opened.append_many(5)
+    opened.flush()
+    return opened
+
+
+def _remains(disk: FaultyDisk) -> Remains:
+    before = len(disk.changes)
+    found = remains_of(disk, DIRECTORY)
+    assert len(disk.changes) == before, "nothing is changed"
+    return found
+
+
+def test_a_log_that_is_as_it_was_left_is_proven() -> None:
+    opened = _ready()
+    assert _remains(opened.disk) is Remains.PROVEN
+    assert _remains(opened.disk.kill()) is Remains.PROVEN
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_without_a_checkpoint_a_log_is_doubtful(is_gone: bool) -> None:
+    disk = _ready().disk
+    if is_gone:
+        disk.lose_file(CHECKPOINT)
+    else:
+        disk.flip_bit(CHECKPOINT, 30, 0)
+
+    assert _remains(disk) is Remains.DOUBTFUL
+
+
+def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt() -> None:
+    opened = _ready()
+    for base in opened.segment_bases()[:-1]:
+        opened.disk.lose_file(opened.path(base))
+
+    assert _remains(opened.disk) is Remains.PROVEN
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_log_whose_active_segment_is_gone_or_too_short_is_doubtful(is_gone: bool) -> None:
+    opened = _ready()
+    path = opened.path(opened.segment_bases()[-1])
+    if is_gone:
+        opened.disk.lose_file(path)
+    else:
+        opened.disk.cut_file(path, 100)
+
+    assert _remains(opened.disk) is Remains.DOUBTFUL
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_of_a_log_without_segments_nothing_is_left(has_checkpoint: bool) -> None:
+    opened = _ready()
+    for base in opened.segment_bases():
+        opened.disk.lose_file(opened.path(base))
+    if not has_checkpoint:
+        opened.disk.lose_file(CHECKPOINT)
+
+    assert _remains(opened.disk) is Remains.NOTHING
+
+
+def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
+    opened = _ready()
+    for base in opened.segment_bases():
+        opened.disk.cut_file(opened.path(base), 0)
+    opened.disk.lose_file(CHECKPOINT)
+
+    assert _remains(opened.disk) is Remains.NOTHING
+
+
+def test_of_a_log_without_a_directory_nothing_is_left() -> None:
+    assert _remains(FaultyDisk()) is Remains.NOTHING
