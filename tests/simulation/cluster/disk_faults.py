@@ -1,9 +1,9 @@
 """Disks whose files end too early, are gone, or are what they once were.
 
-What is below a checkpoint, or beside the records, is missed whenever it is gone. The end of a log
-is not: nobody can tell a lost one from records that never came. So a node that may lose it is kept
-away until nobody counts on it. Then it must do no harm: not by what it has, and not by what it
-takes itself to have.
+What is below a checkpoint, or beside the records, is missed whenever it is gone, and so is a whole
+log. The end of one is not: nobody can tell a lost one from records that never came. So a node that
+may lose it is kept away until nobody counts on it. Then it must do no harm: not by what it has, and
+not by what it takes itself to have.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from typing import Final, Protocol, final
 
 import msgspec
 
+from broker.replica_manifest import MANIFEST_NAME
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
 from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 from tests.simulation.broker_host import TOPIC
@@ -34,6 +35,10 @@ _WHILE_IT_RUNS = 0.4
 _IDENTITY = "node"
 _VOTE = "metadata/vote"
 _LOSES_IDENTITY = 0.3
+_LOSES_MANIFEST = 0.5
+_IS_COUNTED_ON = 0.7
+_CUTS_ALL = 0.5
+_WAYS_TO_GO = (list(Damage), list(Damage), [Damage.GONE], [Damage.EMPTY])
 _CHECKPOINTS = 0.3
 _CHECKPOINT_PREFIX_BYTES = 16
 
@@ -116,18 +121,25 @@ class DiskFaults:
         """Damage every file of as many nodes as there can be: a minority of each replica set."""
         random = Random(fault.dice)
         machines = self._minority(random)
+        is_counted_on = random.random() < _IS_COUNTED_ON
+        kinds = random.choice(_WAYS_TO_GO)
 
         def damage() -> None:
             for machine in machines:
-                self._damage_files_of(machine, random)
+                self._damage_files_of(machine, random, kinds)
             self._sometimes.reached(f"all files damaged on {len(machines)} of nodes")
 
-        self._when_let_go(machines, damage)
+        if is_counted_on:
+            self._while_counted_on(machines, damage, is_power_cut=random.random() < _CUTS_ALL)
+        else:
+            self._when_let_go(machines, damage)
 
-    def _damage_files_of(self, machine: Machine, random: Random) -> None:
+    def _damage_files_of(self, machine: Machine, random: Random, kinds: Sequence[Damage]) -> None:
         disk = machine.node.disk
         for path in self._log_files(disk):
-            _damage(disk, path, random, list(Damage))
+            _damage(disk, path, random, kinds)
+        if random.random() < _LOSES_MANIFEST and MANIFEST_NAME in disk.paths():
+            _damage(disk, MANIFEST_NAME, random, list(Damage))
         paths = set(disk.paths())
         if _VOTE in paths and disk.durable_bytes(_VOTE):
             # Who has lost what it promised, and knows, promises nothing more in that name.
@@ -184,6 +196,30 @@ class DiskFaults:
         self._attacker.later(0.5 + 2 * fault.duration, go_away)
 
     # Who can do without which disk.
+
+    def _while_counted_on(
+        self, machines: Sequence[Machine], damage: Callable[[], None], *, is_power_cut: bool
+    ) -> None:
+        """Take nodes down, and damage their disks at once: they must find that out themselves.
+
+        If all lose their power at once, these are the first to come back.
+        """
+        if self._is_over or not machines or not self._attacker.may_damage():
+            return
+        if is_power_cut:
+            for machine in self._machines.all:
+                if machine not in machines:
+                    machine.cut_power()
+        for machine in machines:
+            machine.cut_power()
+            machine.was_damaged = True
+            for listener in self._minutes.on_disk_damaged:
+                listener(machine.node_id)
+        damage()
+        if is_power_cut:
+            for machine in machines:
+                machine.start_now()
+        self._sometimes.reached("all files damaged while counted on")
 
     def _when_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> None:
         """Take nodes down, and damage their disks when nobody counts on those any more."""
@@ -269,21 +305,7 @@ class DiskFaults:
 
 
 def _damage(disk: FaultyDisk, path: str, random: Random, kinds: Sequence[Damage]) -> None:
-    """Damage a file in one of these ways.
-
-    The first segment of a log is not taken away: that is what retention does, and so nobody can
-    tell that something is missing.
-    """
-    damage = random.choice(kinds)
-    if damage is Damage.GONE and path.endswith(LOG_SUFFIX) and _is_first(disk, path):
-        damage = Damage.EMPTY
-    damage_file(disk, path, damage, random)
-
-
-def _is_first(disk: FaultyDisk, path: str) -> bool:
-    directory, _, _ = path.rpartition("/")
-    logs = [each for each in disk.paths() if each.startswith(f"{directory}/")]
-    return path == min(each for each in logs if each.endswith(LOG_SUFFIX))
+    damage_file(disk, path, random.choice(kinds), random)
 
 
 def _sample(random: Random, paths: Sequence[str]) -> list[str]:

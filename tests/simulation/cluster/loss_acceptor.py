@@ -1,14 +1,16 @@
 """An administrator who accepts the loss of what was in memory only, where nobody can have it.
 
 A careful one: not before the cluster says that nobody is left who is known to have all that was
-committed, and who led last is back.
+committed, and who led last is back, or, if that has lost its files, everybody is.
 """
 
+from collections.abc import Mapping
 from typing import final
 
 import trio
 
 from client.client import connect
+from coordinator.cluster.records import Broker, Partition
 from tests.simulation.broker_host import TOPIC
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
@@ -63,6 +65,13 @@ class LossAcceptor:
             if partition.leader is None
             and not partition.in_sync_replicas
             and not partition.eligible_leader_replicas
-            and partition.last_known_leader is not None
-            and not state.brokers[partition.last_known_leader].is_fenced
+            and _is_best_there(partition, state.brokers)
         ]
+
+
+def _is_best_there(partition: Partition, brokers: Mapping[int, Broker]) -> bool:
+    """Return whether who led last is back, and has its files, or else everybody is."""
+    last = partition.last_known_leader
+    if last is not None and last not in partition.bereft_replicas:
+        return not brokers[last].is_fenced
+    return not any(brokers[node].is_fenced for node in partition.replicas)

@@ -245,6 +245,8 @@ class Minutes:
         """Called besides when a leader is about to ask for others in sync."""
         self.on_cut: list[Callable[[Cut], None]] = []
         """Called besides when a follower is about to remove the end of its log."""
+        self.on_disk_damaged: list[Callable[[int], None]] = []
+        """Called with a node that may be counted on, when its files were lost while it is down."""
         self.on_disk_changed: list[Callable[[int], None]] = []
         """Called with a node that nobody counts on, when what is on its disk is another thing."""
         self.on_lost: list[Callable[[Lost], None]] = []

@@ -9,7 +9,12 @@ from typing import final
 import msgspec
 
 from broker.partition import Partition as Replica
-from coordinator.cluster.records import BrokerRegistered, Partition, PartitionsChanged
+from coordinator.cluster.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    Partition,
+    PartitionsChanged,
+)
 from isr.durability import Durability
 from isr.leader import PartitionLeader
 from tests.simulation.checkers.book import ViolationError
@@ -57,12 +62,17 @@ class Replicas:
         """The nodes whose processes the cluster does not know yet."""
         self._counted_on: dict[minutes.Partition, dict[int, int]] = {}
         """Who was in sync or eligible last, with the broker epoch."""
+        self._damaged: set[int] = set()
+        """Nodes that have lost files, before they are let in again: then they must know it."""
+        self._returned: set[int] = set()
+        """Those of them that have registered since."""
         self._loss_epochs: dict[minutes.Partition, int | None] = {}
         self.has_kept_cache: Callable[[int], bool] = lambda _: False
         """Says of a node whether nothing has happened to its memory since a process ran there."""
         kept.on_began.append(self._unknown.add)
         kept.on_committed.append(self._committed)
         kept.on_disk_changed.append(self._forget)
+        kept.on_disk_damaged.append(self._damaged.add)
 
     # See `ReplicaListener`.
 
@@ -82,7 +92,7 @@ class Replicas:
             node_id,
             replica.key,
             _look(replica),
-            None if before is None or is_anew else _look(before),
+            None if before is None or is_anew or node_id in self._damaged else _look(before),
             self.has_kept_cache(node_id),
         )
         if before is not None:
@@ -246,6 +256,8 @@ class Replicas:
         for record in entries:
             if isinstance(record, BrokerRegistered):
                 self._registered(record.broker.node_id, record.broker.disk_id)
+            elif isinstance(record, BrokerChanged) and not record.is_fenced:
+                self._let_in(record.node_id)
         for record in entries:
             if isinstance(record, PartitionsChanged):
                 for topic in record.topics:
@@ -261,9 +273,16 @@ class Replicas:
             replicas.pop(node_id, None)
         self._is_known_now(node_id)
 
+    def _let_in(self, node_id: int) -> None:
+        """Take note that whoever counts on a node now is wrong if that has lost anything."""
+        if node_id in self._returned:
+            self._returned.discard(node_id)
+            self._damaged.discard(node_id)
+
     def _registered(self, node_id: int, disk_id: str) -> None:
         """Take note that what was on another disk of a node is gone, and what in its memory."""
         self._is_known_now(node_id)
+        self._returned |= self._damaged & {node_id}
         if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
             self._disk_ids[node_id] = disk_id
             for key, replicas in self._opened.items():
@@ -304,10 +323,7 @@ class Replicas:
 
     def _note_counted_on(self, key: minutes.Partition, known: Partition) -> None:
         brokers = self._minutes.image.state.brokers
-        counted_on = {
-            node_id: brokers[node_id].broker_epoch
-            for node_id in (*known.in_sync_replicas, *known.eligible_leader_replicas)
-        }
+        counted_on = {node_id: brokers[node_id].broker_epoch for node_id in known.counted_on}
         if counted_on:
             self._counted_on[key] = counted_on
 
@@ -338,7 +354,7 @@ class Replicas:
             key,
             None,
             *committed,
-            (*known.in_sync_replicas, *known.eligible_leader_replicas),
+            tuple(node_id for node_id in known.counted_on if node_id not in self._damaged),
             self._logs(key),
             all(each.durability is Durability.FSYNC for each in self._assigned_of(key).values()),
             known.leader,

@@ -9,6 +9,7 @@ What is wrong in the cores is planted as in their own random lives (`tests.isr.p
 from collections.abc import Sequence
 from typing import Final
 
+from broker import partitions
 from broker.replication.fetcher import Fetcher
 from coordinator.cluster import broker_commands, leader_choice, partition_commands
 from coordinator.cluster.leader_choice import Assignment, Facts, Happening
@@ -20,6 +21,7 @@ from isr.followers import Followers
 from isr.leader import PartitionLeader
 from logstore.log import PartitionLog
 from logstore.producer_state import ProducerStates
+from logstore.remains import Remains
 from tests.broker.replication import planted as planted_in_shells
 from tests.isr import planted as planted_in_cores
 from tests.simulation.mutant import Mutant
@@ -68,6 +70,10 @@ def _never(*_: object) -> bool:
 
 def _nothing(*_: object) -> None:
     """Skip what should be done."""
+
+
+def _all_is_there(*_: object) -> Remains:
+    return Remains.PROVEN
 
 
 def _place_in_memory(self: Fetcher, key: Key) -> Place:
@@ -158,6 +164,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "lost-disk-forgiven",
         "a replica on a new disk stays in sync and eligible",
         (broker_commands, "Happening", _nothing_lost),
+    ),
+    Mutant(
+        "lost-files-forgiven",
+        "a replica whose files are gone stays eligible, and may lead",
+        (partitions, "remains_of", _all_is_there),
     ),
     Mutant(
         "anybody-leads",

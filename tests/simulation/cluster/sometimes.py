@@ -47,6 +47,7 @@ PROBES: Final = {
     "stale files": "files of logs were again what they once were, of a node nobody counted on",
     "all files damaged on 1 of nodes": "all files of a node were damaged",
     "all files damaged on 2 of nodes": "all files of two nodes of five were damaged at once",
+    "all files damaged while counted on": "the same of nodes on which the cluster counted",
     "join: stall joiner": "the disk of a replica stalled when its leader asked for it to join",
     "join: crash joiner": "a replica crashed when its leader asked for it to join",
     "join: pause joiner": "a replica stood still when its leader asked for it to join",
