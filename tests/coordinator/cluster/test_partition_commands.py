@@ -181,6 +181,9 @@ def test_a_broker_that_came_back_with_an_empty_disk_is_not_brought_in_sync_by_a_
 
     (answer,) = cluster.ask(1, late)
 
+    refused(answer, StalePartitionEpochError, "partition 0 was changed")
+    epoch = cluster.partition().partition_epoch
+    (answer,) = cluster.ask(1, replace(late, partition_epoch=epoch))
     refused(answer, IneligibleReplicaError, "broker 3 was started anew: its epoch is 4, not 3")
 
 
