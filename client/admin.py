@@ -15,12 +15,13 @@ from client.metadata import TopicPartition, partition_of
 from client.offsets import OffsetPlace, list_offsets
 from client.queue_admin import QueueToCreate
 from client.queue_admin import Setting as QueueSetting
+from client.queue_counting import DescribedQueue, count_messages, described
 from wire import api
 from wire.cluster_admin import DescribeClusterReply, LeaderElected
 from wire.errors import NotLeaderError
 from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
-from wire.queue_admin import CreateQueueReply, QueueDescription
+from wire.queue_admin import CreateQueueReply
 from wire.reassignment import PartitionMove, PartitionMoved, ReassignRequest
 from wire.topics import (
     AlterTopicRequest,
@@ -213,13 +214,23 @@ class Admin:
         """Return the names of all queues, sorted."""
         return [queue.name for queue in await self.describe_queues()]
 
-    async def describe_queues(self, names: Iterable[str] | None = None) -> list[QueueDescription]:
+    async def describe_queues(
+        self, names: Iterable[str] | None = None, *, with_counts: bool = False
+    ) -> list[DescribedQueue]:
         """Return settings and places of queues, in the order asked; of all, sorted, by default.
+
+        Args:
+            names: Which queues.
+            with_counts: Have the messages of each counted as well, by the brokers that serve it.
 
         Raises:
             UnknownQueueError: There is no such queue.
         """
-        return await queue_admin.describe_queues(self._cluster, names)
+        queues = await queue_admin.describe_queues(self._cluster, names)
+        if not with_counts:
+            return [described(queue, None) for queue in queues]
+        counts = await count_messages(self._cluster, queues)
+        return list(map(described, queues, counts))
 
     async def alter_queue(
         self,

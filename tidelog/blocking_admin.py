@@ -13,11 +13,12 @@ from client.group_description import GroupDescription, OffsetMove
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace
 from client.queue_admin import Setting as QueueSetting
+from client.queue_counting import DescribedQueue
 from tidelog.trio_thread import TrioThread
 from wire.cluster_admin import DescribeClusterReply, LeaderElected
 from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
-from wire.queue_admin import CreateQueueReply, QueueDescription
+from wire.queue_admin import CreateQueueReply
 from wire.reassignment import PartitionMove, PartitionMoved
 from wire.topics import CreateTopicReply, DeleteRecordsReply, TopicDescription
 
@@ -117,9 +118,12 @@ class Admin:
         """Return the names of all queues, sorted."""
         return self._thread.call(self._admin.list_queues)
 
-    def describe_queues(self, names: Iterable[str] | None = None) -> list[QueueDescription]:
-        """Return settings and places of queues; see `tidelog.Admin.describe_queues`."""
-        return self._thread.call(partial(self._admin.describe_queues, names))
+    def describe_queues(
+        self, names: Iterable[str] | None = None, *, with_counts: bool = False
+    ) -> list[DescribedQueue]:
+        """Return settings, places and counts of queues; see `tidelog.Admin.describe_queues`."""
+        describe = partial(self._admin.describe_queues, names, with_counts=with_counts)
+        return self._thread.call(describe)
 
     def alter_queue(
         self,

@@ -18,6 +18,7 @@ from client.group_description import (
 from client.metadata import TopicPartition
 from client.producer import Producer, ProducerStatistics
 from client.queue import Queue
+from client.queue_counting import DescribedQueue, MessageCounts
 from client.queue_looking import SeenMessage
 from client.queue_message import Message, Origin
 from client.queue_redrive import RedriveReport
@@ -112,6 +113,7 @@ __all__ = [
     "CorruptRecordError",
     "DataDirectoryError",
     "DeliveryTimeoutError",
+    "DescribedQueue",
     "DiskFullError",
     "DuplicateBrokerError",
     "DuplicateSequenceError",
@@ -134,6 +136,7 @@ __all__ = [
     "MemberDescription",
     "Message",
     "MessageBodyLostError",
+    "MessageCounts",
     "MessageGoneError",
     "MessageState",
     "MovingReplica",

@@ -55,7 +55,11 @@ class QueueAdministration:
         counts: list[QueueCounts] = []
         for number in request.partitions:
             try:
-                counts.append(await self._count(self._server.find(request.queue_id, number)))
+                was_here = self._server.loaded(request.queue_id, number) is not None
+                served = self._server.find(request.queue_id, number)
+                counts.append(await self._count(served))
+                if not was_here:
+                    self._server.glanced_at(served)
             except UnknownQueueError:
                 raise
             except BrokerError as error:

@@ -37,6 +37,8 @@ _CLOCK_LOOK_S: Final = 10.0
 _ANSWER_S: Final = 5.0
 _IDLE_S: Final = 600.0
 """What nobody has asked for so long is forgotten; the journal has it."""
+_GLANCE_S: Final = 5.0
+"""The same for what was loaded only to be counted."""
 
 
 @final
@@ -153,6 +155,11 @@ class QueueServer:
         """Return a partition of a queue if it is in memory."""
         served = self._served.get((queue_id, number))
         return served if served is not None and served.journal.is_led else None
+
+    def glanced_at(self, served: ServedPartition) -> None:
+        """Have it forgotten soon unless somebody uses it: who counts all queues uses none."""
+        self._used_at[served] = trio.current_time() - _IDLE_S + _GLANCE_S
+        self.plan(served)
 
     def receive(self, waiter: MessageWaiter) -> None:
         """Have a receive look for messages, together with all others that came."""

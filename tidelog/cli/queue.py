@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from client.client import Client
+from client.queue_counting import DescribedQueue
 from tidelog.cli import queue_care, queue_messages
 from tidelog.cli.asking import ask, confirm
 from tidelog.cli.connection import broker_option
@@ -20,7 +21,7 @@ from tidelog.cli.options import (
 from tidelog.cli.queue_send import send
 from tidelog.cli.queue_view import print_queue, print_queues, queue_as_json
 from tidelog.cli.tables import counted, print_json, print_settings
-from wire.queue_admin import QueueDescription
+from wire.real_env import RealClock
 
 
 @click.group(cls=OrderedGroup)
@@ -83,31 +84,38 @@ def create(
             raise click.UsageError(f"{setting} is no setting of a queue; see the options")
     wanted |= dict(settings)
 
-    async def call(client: Client) -> QueueDescription:
+    async def call(client: Client) -> DescribedQueue:
         await client.admin.create_queue(name, topic_config=dict(topic_config), **wanted)
-        (created,) = await client.admin.describe_queues([name])
+        (created,) = await client.admin.describe_queues([name], with_counts=True)
         return created
 
     created = ask(broker, call)
     if as_json:
-        print_json(queue_as_json(created))
+        print_json(queue_as_json(created, now_ms=RealClock().now_ms()))
     else:
         partitions = counted(len(created.partitions), "partition")
         click.echo(f"created queue {name} on topic {created.topic} with {partitions}")
 
 
-@queue.command("list", epilog=examples("tidelog queue list"))
+@queue.command("list", epilog=examples("tidelog queue list", "tidelog queue list --no-counts"))
+@click.option(
+    "--counts/--no-counts",
+    "with_counts",
+    default=True,
+    show_default=True,
+    help="Have the messages of every queue counted, which takes time if there are very many.",
+)
 @broker_option
 @json_option
-def list_all(broker: str, as_json: bool) -> None:
-    """List all queues."""
-    queues = ask(broker, lambda client: client.admin.describe_queues())
+def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
+    """List all queues, and how many messages they have."""
+    queues = ask(broker, lambda client: client.admin.describe_queues(with_counts=with_counts))
     if as_json:
-        print_json([queue_as_json(described) for described in queues])
+        print_json([queue_as_json(described, now_ms=RealClock().now_ms()) for described in queues])
     elif not queues:
         click.echo("there are no queues yet; `tidelog queue create NAME` makes one", err=True)
     else:
-        print_queues(queues)
+        print_queues(queues, now_ms=RealClock().now_ms(), with_counts=with_counts)
 
 
 @queue.command(epilog=examples("tidelog queue describe payments"))
@@ -115,12 +123,17 @@ def list_all(broker: str, as_json: bool) -> None:
 @broker_option
 @json_option
 def describe(name: str, broker: str, as_json: bool) -> None:
-    """Show the settings of a queue, and who serves it."""
-    (described,) = ask(broker, lambda client: client.admin.describe_queues([name]))
+    """Show how many messages a queue has, its settings, and who serves it."""
+
+    async def call(client: Client) -> DescribedQueue:
+        (described,) = await client.admin.describe_queues([name], with_counts=True)
+        return described
+
+    described = ask(broker, call)
     if as_json:
-        print_json(queue_as_json(described))
+        print_json(queue_as_json(described, now_ms=RealClock().now_ms()))
     else:
-        print_queue(described)
+        print_queue(described, now_ms=RealClock().now_ms())
 
 
 @queue.command(
@@ -147,14 +160,14 @@ def alter(
     """
     require_changes(changes, resets)
 
-    async def call(client: Client) -> QueueDescription:
+    async def call(client: Client) -> DescribedQueue:
         await client.admin.alter_queue(name, set=dict(changes), reset=resets)
-        (altered,) = await client.admin.describe_queues([name])
+        (altered,) = await client.admin.describe_queues([name], with_counts=True)
         return altered
 
     altered = ask(broker, call)
     if as_json:
-        print_json(queue_as_json(altered))
+        print_json(queue_as_json(altered, now_ms=RealClock().now_ms()))
     else:
         print_settings(altered.config, altered.config_overrides, "queue")
 

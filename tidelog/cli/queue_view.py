@@ -4,15 +4,18 @@ from collections.abc import Sequence
 
 import click
 
+from client.queue_counting import DescribedQueue, MessageCounts
 from tidelog.cli.tables import nodes_text, print_facts, print_settings, print_table
-from tidelog.cli.times import moment_text
+from tidelog.cli.times import age_text, moment_text
 from wire.queue_admin import QueueDescription
 
+_COUNTS: tuple[str, ...] = ("visible", "leased", "delayed", "dead", "oldest")
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START")
 
 
-def queue_as_json(queue: QueueDescription) -> dict[str, object]:
-    """Return everything about a queue."""
+def queue_as_json(queue: DescribedQueue, *, now_ms: int) -> dict[str, object]:
+    """Return everything about a queue; the age of messages is that at `now_ms`."""
+    counts = queue.counts
     return {
         "name": queue.name,
         "queue_id": queue.queue_id.hex(),
@@ -23,6 +26,16 @@ def queue_as_json(queue: QueueDescription) -> dict[str, object]:
         "config": queue.config,
         "config_overrides": queue.config_overrides,
         "dead_letters_of": queue.dead_letters_of,
+        "counts": None
+        if counts is None
+        else {
+            "visible": counts.visible,
+            "leased": counts.leased,
+            "delayed": counts.delayed,
+            "dead": counts.dead,
+            "oldest_timestamp_ms": counts.oldest_timestamp_ms,
+            "oldest_age_ms": _age_ms(counts, now_ms),
+        },
         "partitions": [
             {
                 "partition": each.partition,
@@ -37,26 +50,40 @@ def queue_as_json(queue: QueueDescription) -> dict[str, object]:
     }
 
 
-def print_queues(queues: Sequence[QueueDescription]) -> None:
-    """Print one line for each queue."""
-    rows = [
-        (
-            queue.name,
-            queue.topic,
-            _kind(queue),
-            len(queue.partitions),
-            queue.config["visibility_timeout_ms"],
-            queue.config["max_receive_count"],
-            queue.config["dead_letter_queue"],
-        )
-        for queue in queues
-    ]
-    columns = ["QUEUE", "TOPIC", "KIND", "PARTITIONS", "VISIBILITY", "RECEIVES", "DEAD LETTERS"]
-    print_table(columns, rows, right=_NUMBERS)
+def print_queues(queues: Sequence[DescribedQueue], *, now_ms: int, with_counts: bool) -> None:
+    """Print one line for each queue; the age of messages is that at `now_ms`."""
+    rows: list[tuple[object, ...]] = []
+    for queue in queues:
+        row: list[object] = [queue.name, queue.topic, _kind(queue), len(queue.partitions)]
+        if with_counts:
+            row += _counts(queue.counts, now_ms).values()
+        rows.append((*row, queue.config["dead_letter_queue"]))
+    counts = [name.upper() for name in _COUNTS] if with_counts else []
+    columns = ["QUEUE", "TOPIC", "KIND", "PARTITIONS", *counts, "DEAD LETTERS TO"]
+    print_table(columns, rows, right=(*_NUMBERS, *counts))
 
 
-def print_queue(queue: QueueDescription) -> None:
-    """Print identity, settings and partitions of a queue."""
+def _counts(counts: MessageCounts | None, now_ms: int) -> dict[str, object]:
+    """Return what is known of the messages of a queue, in the order in which it is shown."""
+    if counts is None:
+        return dict.fromkeys(_COUNTS)
+    age_ms = _age_ms(counts, now_ms)
+    return {
+        "visible": counts.visible,
+        "leased": counts.leased,
+        "delayed": counts.delayed,
+        "dead": counts.dead,
+        "oldest": None if age_ms is None else age_text(age_ms),
+    }
+
+
+def _age_ms(counts: MessageCounts, now_ms: int) -> int | None:
+    sent_ms = counts.oldest_timestamp_ms
+    return None if sent_ms is None else max(0, now_ms - sent_ms)
+
+
+def print_queue(queue: DescribedQueue, *, now_ms: int) -> None:
+    """Print identity, messages, settings and partitions of a queue."""
     print_facts(
         {
             "queue": queue.name,
@@ -67,6 +94,8 @@ def print_queue(queue: QueueDescription) -> None:
             "dead letters of": ", ".join(queue.dead_letters_of) or "none",
         }
     )
+    click.echo()
+    print_facts(_counts(queue.counts, now_ms))
     click.echo()
     print_settings(queue.config, queue.config_overrides, "queue")
     click.echo()

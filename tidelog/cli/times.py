@@ -53,5 +53,18 @@ def moment_text(unix_ms: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def age_text(age_ms: int) -> str:
+    """Return a length of time in its two largest units: `2 d 3 h`, `4 min 5 s`, `17 s`."""
+    left = age_ms // 1000
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, seconds)
+        if count:
+            parts.append(f"{count:,} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"
+
+
 def _milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)

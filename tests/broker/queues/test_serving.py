@@ -13,6 +13,7 @@ from tests.broker.queues.asking import (
     create_queue,
     receive,
     received,
+    states,
     submit_receive,
     topic_of,
 )
@@ -72,3 +73,20 @@ async def test_a_queue_that_is_not_known_yet_may_be_asked_for_again(
             await receive(client, b"another queue...")
         with pytest.raises(UnknownPartitionError):
             await receive(client, queue, partitions=(1,))
+
+
+async def test_a_queue_that_was_only_counted_is_forgotten_at_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        counted = await create_queue(broker)
+        used = await create_queue(broker, "used", topic="used")
+        await receive(client, used)
+
+        for queue in (counted, used):
+            assert await states(client, queue) == (0, 0, 0, 0)
+        assert journal(broker, counted).watchers
+        for _ in range(3):
+            await world.pass_time(4)
+
+        assert not journal(broker, counted).watchers
+        assert journal(broker, used).watchers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.cli.times import moment_text, parse_since_ms
+from tidelog.cli.times import age_text, moment_text, parse_since_ms
 
 NOW_MS = 1_700_000_000_123
 SECOND = 1000
@@ -70,3 +70,19 @@ def test_a_moment_is_shown_in_utc() -> None:
 def test_a_number_that_is_no_moment_is_shown_as_it_is() -> None:
     assert moment_text(1_700_000_000_123_456) == "1700000000123456 ms"
     assert moment_text(-(1 << 63)) == "-9223372036854775808 ms"
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [
+        (0, "0 s"),
+        (999, "0 s"),
+        (17_000, "17 s"),
+        (245_000, "4 min 5 s"),
+        (3_605_000, "1 h"),
+        (51 * 3_600_000, "2 d 3 h"),
+        (5000 * 86_400_000, "5,000 d"),
+    ],
+)
+def test_an_age_has_its_two_largest_units(age_ms: int, text: str) -> None:
+    assert age_text(age_ms) == text
