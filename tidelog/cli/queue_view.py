@@ -10,6 +10,7 @@ from tidelog.cli.times import age_text, moment_text
 from wire.queue_admin import QueueDescription
 
 _COUNTS: tuple[str, ...] = ("visible", "leased", "delayed", "dead", "oldest")
+_UNKNOWN: object = None
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START")
 
 
@@ -66,7 +67,7 @@ def print_queues(queues: Sequence[DescribedQueue], *, now_ms: int, with_counts: 
 def _counts(counts: MessageCounts | None, now_ms: int) -> dict[str, object]:
     """Return what is known of the messages of a queue, in the order in which it is shown."""
     if counts is None:
-        return dict.fromkeys(_COUNTS)
+        return dict.fromkeys(_COUNTS, _UNKNOWN)
     age_ms = _age_ms(counts, now_ms)
     return {
         "visible": counts.visible,
