@@ -1,13 +1,13 @@
 """Which message of a group comes after which: one number for each offset.
 
-Pure: no clock, no I/O. `queue_layer.spilled_links` keeps the same in files.
+Pure: no clock, no I/O. In memory only; `docs/decisions/0017-links-in-memory.md` says why.
 
 What the number means is the business of `queue_layer.groups`. It is kept for the offsets from the
 low-water mark to the end of what was read of the log, in blocks; a block is dropped when the
 low-water mark has passed it. It takes 8 bytes a message, whatever the number of groups.
 
-Nothing here is ever the only copy: it can be made from the log again, and is whenever a broker
-begins to serve the queue, and whenever a block turns out to be damaged.
+Nothing here is ever the only copy: it is made from the log whenever a broker begins to serve the
+queue.
 """
 
 from array import array
@@ -19,31 +19,15 @@ NO_LINK: Final = -1
 """The number of an offset that was given none."""
 
 
-class LinksLostError(Exception):
-    """A part of the index cannot be read back as it was written.
-
-    What was being done when it was raised may be half done: throw the state of the partition away,
-    load it from the journal again, and tell it of the records again. Nothing is lost by that.
-    """
-
-
 class NextInGroup(Protocol):
     """A number for each offset."""
 
     def get(self, offset: int) -> int:
-        """Return the number of an offset at or above the low-water mark, `NO_LINK` if it has none.
-
-        Raises:
-            LinksLostError: It was lost.
-        """
+        """Return the number of an offset that is not below the mark, `NO_LINK` if it has none."""
         ...
 
     def put(self, offset: int, link: int) -> None:
-        """Give an offset at or above the low-water mark this number.
-
-        Raises:
-            LinksLostError: Numbers of its neighbours were lost.
-        """
+        """Give an offset at or above the low-water mark this number."""
         ...
 
     def drop_below(self, offset: int) -> None:

@@ -5,7 +5,7 @@
 
 import gc
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from trio.testing import MockClock
@@ -17,7 +17,7 @@ QUEUES = 40
 
 
 @contextmanager
-def traced() -> Iterator[None]:
+def traced() -> Generator[None]:
     gc.collect()
     tracemalloc.start(1)
     try:
