@@ -204,7 +204,7 @@ class Partition:
                 self._wake_fetches()
             self._tell_watchers()
             return
-        before = leader.high_watermark
+        before = log.high_watermark  # Reports of followers move that of the leader at once.
         leader.progressed(
             log_end_offset=log.log_end_offset, durable_end_offset=log.durable_end_offset
         )

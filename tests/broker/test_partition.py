@@ -6,6 +6,7 @@ from typing import final
 import pytest
 
 from broker.partition import Partition
+from isr.follower_progress import FollowerReport
 from isr.followers import Followers
 from isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
 from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
@@ -332,6 +333,20 @@ def led_with(*in_sync: int) -> Partition:
     view = BrokerView(1, no_facts)
     partition.lead(5, Followers(replicas, view, epoch_start_offset=0, now_ms=0))
     return partition
+
+
+def test_fetches_are_woken_when_followers_have_what_they_wait_for() -> None:
+    partition, told = led_with(1, 2), Told()
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+    partition.wait_for_data(told)
+    assert partition.leader is not None
+
+    partition.leader.follower_reported(FollowerReport(2, 0, 1, 1), now_ms=0)
+    partition.progressed()
+
+    assert (partition.high_watermark, told.wake_count) == (1, 1)
 
 
 DAMAGE = CorruptRecordError("damaged", offset=0, next_offset=1)
