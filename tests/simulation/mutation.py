@@ -32,6 +32,7 @@ _OTHER_CHECKERS = (
     "NoneLeftOut",
     "ReplicasAgree",
     "QueuesComeToAnEnd",
+    "NobodyWaitsInVain",
 )
 _FAILURES_MAX = 4
 """So many lives that fail are tried to be made small."""

@@ -15,6 +15,7 @@ from tests.simulation.queues.book import FinalMessage, Place, QueueBook
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.sometimes import FORCED
 from tests.simulation.queues.users import QueueCaretaker, QueueSender, QueueUser, QueueWorker
+from tests.simulation.queues.waker import WAKERS, Waker
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
@@ -24,6 +25,7 @@ _FOUNDING_S = 60.0
 _DRAINING_S = 90.0
 """How long queues may take to be empty, besides what clocks are wrong by."""
 _COUNTING_S = 0.5
+_AWAKE_S = 10.0
 _LOOKING_S = 60.0
 _DRAIN_BATCH = 100
 
@@ -79,6 +81,17 @@ class QueueGuests:
         """Empty all queues: nobody sends any more, and nothing is wrong."""
         seconds = _DRAINING_S + 2 * self._plan.clock_lead_s
         await self._run("drainer", self._drain, seconds, "queues do not become empty")
+        await self._wake()
+        await self._run("drainer again", self._drain, seconds, "queues do not become empty")
+
+    async def _wake(self) -> None:
+        """See that whoever waits for messages is woken by whatever brings some."""
+        for setup in self._plan.queues:
+            if setup.is_sent_to:
+                steps = min(setup.deliveries_max or WAKERS, WAKERS)
+                seconds = _AWAKE_S * steps + 2 * self._plan.clock_lead_s + _LOOKING_S
+                waker = Waker(self._plan, setup, self._book)
+                await self._run("waker of " + setup.name, waker.run, seconds, "nobody is woken")
 
     async def look(self) -> None:
         """See what is there when the power was cut a last time."""

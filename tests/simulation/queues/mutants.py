@@ -210,7 +210,25 @@ def replace_count(each: Any) -> Any:  # noqa: ANN401  (dead letters)
 _dead_letters = QueuePartition.dead_letters
 
 
+def _never(_: object) -> None:
+    """Name no time."""
+
+
+def _hear_nothing(*_: object) -> None:
+    """Wait for no news."""
+
+
 MUTANTS: Final = (
+    Mutant(
+        "not-woken-by-time",
+        "who waits for messages is not told that leases and delays end",
+        (ServedPartition, "next_deadline_ms", property(_never)),
+    ),
+    Mutant(
+        "not-woken-by-records",
+        "who waits for messages is not told that there are more",
+        (ServedPartition, "_watch", _hear_nothing),
+    ),
     Mutant(
         "lease-before-commit",
         "a receive is answered before its lease is committed",

@@ -1,0 +1,75 @@
+"""Somebody who waits for messages when nothing is wrong, and must not wait in vain."""
+
+from typing import Final, final
+
+import trio
+
+from client.client import Client
+from client.queue_message import Message
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.queues.book import Delivered, QueueBook, Sent, Wish
+from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.users import QueueUser
+from wire.queues import SettleAction
+
+WAKERS: Final = 3
+"""What brings messages: a sender, a delay that ends, a lease that ends."""
+_WAIT_S: Final = 30.0
+"""How long a poll waits, besides what clocks are wrong by."""
+_SOON_S: Final = 3.0
+_HIDDEN_S: Final = 1.0
+_HEAD_START_S: Final = 0.3
+
+_Received = tuple[Message, Delivered]
+
+
+@final
+class Waker:
+    """Waits at one queue, which is empty, for one message after the other."""
+
+    def __init__(self, plan: QueuePlan, setup: QueueSetup, book: QueueBook) -> None:
+        """Wait at the queue of `setup`."""
+        self._plan = plan
+        self._setup = setup
+        self._book = book
+
+    async def run(self, client: Client) -> None:
+        """Wait for a message that is sent, is hidden for a while, and is not settled in time."""
+        queue = client.queue(self._setup.name)
+        user = QueueUser(queue, self._setup, self._book)
+        found: list[_Received] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._wait, user, found, "sent", 0.0)
+            await trio.sleep(_HEAD_START_S)
+            value = f"wake {self._setup.name}".encode()
+            sent = Sent(self._setup.topic, value, b"wake", trio.current_time())
+            self._book.sent(sent)
+            receipt = await queue.send(value, key=b"wake")
+            if receipt.offset is not None:
+                self._book.acknowledged(sent, (receipt.partition, receipt.offset))
+        deliveries = self._setup.deliveries_max or WAKERS
+        if deliveries > 1:
+            message, delivered = found[-1]
+            now = trio.current_time()
+            wish = Wish(delivered, SettleAction.RELEASE, now, _HIDDEN_S)
+            await user.settle(wish, lambda: message.release(_HIDDEN_S))
+            await self._wait(user, found, "hidden", _HIDDEN_S + 2 * self._plan.clock_lead_s)
+        if deliveries >= WAKERS:
+            await self._wait(user, found, "leased", _HIDDEN_S + 2 * self._plan.clock_lead_s)
+        await user.delete(found[-1:])
+
+    async def _wait(
+        self, user: QueueUser, found: list[_Received], what: str, hidden_s: float
+    ) -> None:
+        began = trio.current_time()
+        received = await user.receive(
+            1, visibility_s=_HIDDEN_S, wait_s=_WAIT_S + hidden_s + _HEAD_START_S
+        )
+        waited_s = trio.current_time() - began
+        if not received or waited_s > hidden_s + _HEAD_START_S + _SOON_S:
+            raise ViolationError(
+                "NobodyWaitsInVain",
+                f"a message of {self._setup.name} that was {what} came after {waited_s:.3f} s:"
+                f" {received}",
+            )
+        found += received
