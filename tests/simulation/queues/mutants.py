@@ -25,7 +25,6 @@ from queue_layer.lanes import LaneOrder
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.pending_moves import PendingMoves
 from queue_layer.queue_partition import QueuePartition
-from queue_layer.receiving import ReceivePlan
 from queue_layer.standard_order import StandardOrder
 from tests.simulation.mutant import Mutant
 from wire.errors import TidelogError
@@ -171,9 +170,9 @@ def _last_lane_only_first(self: LaneOrder, limit: int, turn: int) -> Iterator[tu
 _candidates = LaneOrder.candidates
 
 
-def _is_exhausted_late(self: ReceivePlan, status: MessageStatus) -> bool:
-    deliveries_max = self._config.deliveries_max
-    return deliveries_max is not None and status.receive_count > deliveries_max
+def _one_more(self: QueueConfig) -> int | None:
+    most = self.max_receive_count
+    return None if self.dead_letter_target is None or most is None else most + 1
 
 
 def _failed_is_done(self: QueueSettler, order: _Order, error: TidelogError) -> None:
@@ -322,7 +321,7 @@ MUTANTS: Final = (
     Mutant(
         "one-delivery-more",
         "a message is handed out once more than it may be",
-        (ReceivePlan, "_is_exhausted", _is_exhausted_late),
+        (QueueConfig, "deliveries_max", property(_one_more)),
     ),
     Mutant(
         "failed-is-settled",
