@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from tests.simulation.kinds import QUEUES
+from tests.simulation.mutation import is_objection
 from tests.simulation.queues.life import live
 from tests.simulation.queues.plans import QueuePlan, draw_plan
 from tests.simulation.queues.sometimes import PROBES
 
-SECONDS = 4.0
+SECONDS = 2.0
 LIFE_COUNT = 2
+CANARY_SEEDS = 3
 KEPT = sorted(QUEUES.kept_plans.glob("*.json"))
 
 
@@ -48,8 +50,15 @@ def test_a_plan_survives_the_way_through_a_file() -> None:
     assert msgspec.json.decode(msgspec.json.encode(plan), type=QueuePlan) == plan
 
 
+@pytest.mark.parametrize("name", ["snapshot-one-further"])
+def test_a_planted_bug_is_caught(name: str) -> None:
+    lives = (QUEUES.live_plan(draw_plan(seed, SECONDS), name) for seed in range(CANARY_SEEDS))
+
+    assert any(is_objection(life) for life in lives)
+
+
 def test_planted_bugs_have_names_that_say_what_is_wrong() -> None:
-    assert len({mutant.name for mutant in QUEUES.mutants}) == len(QUEUES.mutants)
+    assert len({mutant.name for mutant in QUEUES.mutants}) == len(QUEUES.mutants) >= 20
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
