@@ -32,6 +32,7 @@ from wire.errors import (
     BrokerError,
     ConfigError,
     ConnectionLostError,
+    CorruptRecordError,
     InvalidRequestError,
     MessageBodyLostError,
     RetriableError,
@@ -250,7 +251,8 @@ class QueueWorker:
                 messages = await self._receive(
                     room, visibility_timeout=config.visibility_timeout, wait=config.wait
                 )
-            except (RetriableError, ConnectionLostError) as error:
+            except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
+                # What is damaged may be mended, and others may come.
                 failure_count += 1
                 self._cluster.env.probe("client.worker_waits", error=str(error))
                 await trio.sleep(self._cluster.backoff.delay(failure_count))

@@ -24,7 +24,7 @@ Every time is taken as the larger one of what is given and what was seen before.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from queue_layer import looking, receiving, redriving, removing, settling
+from queue_layer import holding, looking, receiving, redriving, removing, settling
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import MakeOrder, RecordFields
 from queue_layer.entries import (
@@ -169,6 +169,14 @@ class QueuePartition:
         """When something becomes visible by itself next, in Unix milliseconds."""
         times = (self._fold.runs.next_deadline_ms(), self._fold.fresh.next_deadline_ms())
         return min((time for time in times if time is not None), default=None)
+
+    def hold(self, first: int, end: int) -> None:
+        """Offer nothing of a range for now: it cannot be read. See `let_go`."""
+        holding.hold(self._fold, first, end)
+
+    def let_go(self, first: int, end: int) -> None:
+        """Offer again what was held."""
+        holding.let_go(self._fold, first, end)
 
     # -- receiving and settling -----------------------------------------------------------------
 

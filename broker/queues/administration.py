@@ -1,6 +1,7 @@
 """What people ask of queues: how many messages there are, to do away with them, to go back."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from operator import gt
 from typing import final
 
@@ -11,6 +12,7 @@ from broker.queues.serving import QueueServer
 from queue_layer.redriving import RedriveCommand
 from wire.errors import (
     BrokerError,
+    CorruptRecordError,
     InvalidRequestError,
     OffsetOutOfRangeError,
     UnknownQueueError,
@@ -73,7 +75,8 @@ class QueueAdministration:
         low_water_mark = core.low_water_mark
         oldest_ms = None
         if visible or leased or delayed or dead:
-            oldest_ms = await self._offsets.time_at(served.records.partition(), low_water_mark)
+            with suppress(CorruptRecordError):  # Then nobody knows its time.
+                oldest_ms = await self._offsets.time_at(served.records.partition(), low_water_mark)
         return QueueCounts(
             served.number,
             visible,

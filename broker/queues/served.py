@@ -21,6 +21,7 @@ from broker.queues.outdated import OutdatedMessages
 from broker.queues.reading import RecordReading
 from broker.queues.records import Gathered, Reading, SourceRecords
 from broker.queues.taken import Nothing, Taken, taken_of
+from broker.queues.unreadable import UnreadableMessages
 from broker.slices import SliceReader
 from logstore.slice import LogSlice
 from queue_layer.orders import order_for
@@ -140,6 +141,7 @@ class ServedPartition:
             self.core, self.records, self.reading, surroundings.offsets
         )
         self._known_empty = KnownEmpty()
+        self._unreadable = UnreadableMessages(self.core, facts.name, self.probe)
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
@@ -344,7 +346,7 @@ class ServedPartition:
         """Let go of what the log has lost."""
         outcome = self._outdated.trim(self.now_ms())
         if outcome is not None:
-            self.decide(outcome)
+            self._unreadable.gone(lambda: self.decide(outcome))
 
     # -- receiving ------------------------------------------------------------------------------
 
@@ -368,6 +370,7 @@ class ServedPartition:
         if command.attempt_id is None and self._is_known_empty():
             self._await_news()
             return Nothing.THERE_IS_NONE
+        self._unreadable.look_again(self.records.partition())
         taking = self._taking(waiter, command, bytes_max)
         try:
             cold = next(taking)
@@ -405,6 +408,7 @@ class ServedPartition:
                     more_until = self.core.records_from + _MORE_RECORDS
                     yield from self.reading.feed(self.core, is_much_more)
                     continue
+                self._unreadable.require_none(self.records.partition())
                 self._known_empty.found_none(self.core, self.core.records_from)
                 self._await_news()
                 return Nothing.THERE_IS_NONE
@@ -425,6 +429,8 @@ class ServedPartition:
     def _received(self, plan: ReceivePlan, gathered: Gathered) -> Taken | None:
         """Decide what was read; `None` if somebody else was faster, or there is more to look at."""
         self.require()
+        if self._unreadable.hold(plan, gathered):
+            return None
         if gathered.damage is not None and not gathered.taken:
             raise self.records.partition().passing(gathered.damage)
         pieces = self.reading.pieces(gathered.batches)

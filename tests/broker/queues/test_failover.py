@@ -90,7 +90,9 @@ def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
 
 def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kept() -> None:
     async def main(brokers: ThreeBrokers) -> None:
-        queue_id = await make_queue(brokers, 1, visibility_timeout_ms="60s")
+        queue_id = await make_queue(
+            brokers, 1, visibility_timeout_ms="60s", receive_durability="strict"
+        )
         first = brokers.leader(JOURNAL)
         assert first is not None
         done = trio.Event()

@@ -1,0 +1,87 @@
+"""Messages that cannot be read: of a FIFO queue, their groups wait, and others go on."""
+
+from collections.abc import Callable
+from typing import Protocol, final
+
+from broker.partition import Partition
+from broker.queues.records import Gathered
+from queue_layer.queue_partition import QueuePartition
+from queue_layer.receiving import ReceivePlan
+from wire.errors import BrokerError, CorruptRecordError
+
+
+class Probe(Protocol):
+    """Tells the operator."""
+
+    def __call__(self, event: str, *, severity: str, **fields: object) -> None:
+        """Say what happened."""
+        ...
+
+
+@final
+class UnreadableMessages:
+    """Those of one partition of a queue, and what the operator is told of them.
+
+    Invariant: of a group with an unreadable message nothing is handed out that stands behind it.
+    """
+
+    def __init__(self, core: QueuePartition, queue: str, probe: Probe) -> None:
+        """Know of none; the operator is told of each stretch that is found."""
+        self._core = core
+        self._queue = queue
+        self._probe = probe
+        self._held: list[tuple[int, int]] = []
+        self._error: CorruptRecordError | None = None
+        """Why some are held."""
+
+    def hold(self, plan: ReceivePlan, gathered: Gathered) -> bool:
+        """Hold what a plan offered and nobody can read, if it offered nothing before that.
+
+        Returns whether there may be something else to offer.
+        """
+        error = gathered.damage
+        is_again = plan.attempt is not None
+        if error is None or gathered.taken or is_again or not self._core.config.is_fifo:
+            return False
+        first, end = error.detail("offset"), error.detail("next_offset")
+        assert first is not None
+        assert end is not None
+        self._core.hold(first, end)
+        if (first, end) not in self._held:
+            self._held.append((first, end))
+            self._probe(
+                "messages_unreadable", severity="error", queue=self._queue, reason=str(error)
+            )
+        self._error = error
+        return True
+
+    def look_again(self, partition: Partition) -> None:
+        """Let go of what is not known to be damaged any more."""
+        if not self._held:
+            return
+        damage = partition.log.damage
+        for first, end in list(self._held):
+            if not any(each.offset < end and first < each.end_offset for each in damage):
+                self._held.remove((first, end))
+                self._core.let_go(first, end)
+        if not self._held:
+            self._error = None
+
+    def gone(self, decide: Callable[[], None]) -> None:
+        """Decide that what the log has lost is gone; the operator is told how much that is."""
+        before = sum(self._core.counts())
+        decide()
+        count = before - sum(self._core.counts())
+        if count > 0:
+            self._probe("messages_gone", severity="warning", queue=self._queue, count=count)
+
+    def require_none(self, partition: Partition) -> None:
+        """Check that nothing is held, when there is nothing else.
+
+        Raises:
+            CorruptRecordError: Something is.
+            BrokerError: The same, and another replica may have it.
+        """
+        if self._error is not None:
+            error: BrokerError = partition.passing(self._error)
+            raise error

@@ -1,0 +1,55 @@
+"""Messages that cannot be read for a while."""
+
+import pytest
+
+from queue_layer.delivery_order import MakeOrder, RecordFields
+from queue_layer.groups import GroupOrder
+from queue_layer.standard_order import StandardOrder
+from tests.queue_layer.driver import SECOND, Driver
+from wire.queues import MessageState, SettleAction
+
+
+def of_groups(*groups: bytes) -> Driver:
+    driver = Driver(make_order=GroupOrder)
+    driver.came(len(groups), fields=[RecordFields(group=group) for group in groups])
+    return driver
+
+
+def test_a_group_waits_for_its_message_that_is_held_and_others_do_not() -> None:
+    driver = of_groups(b"a", b"b", b"a", b"b")
+
+    driver.queue.hold(0, 1)
+
+    assert driver.offsets() == [1, 3]
+    assert driver.offsets() == []
+    seen, _ = driver.queue.look([MessageState.BLOCKED], 0, 10)
+    assert [run.first_offset for run in seen] == [2]
+    driver.queue.let_go(0, 1)
+    assert driver.offsets() == [0, 2]
+
+
+@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder])
+def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> None:
+    driver = Driver(records=4, make_order=make_order)
+    size = len(driver.journal)
+    leased = driver.take(1)
+
+    driver.queue.hold(0, 3)
+
+    assert driver.counts() == {"visible": 3, "leased": 1}
+    assert driver.offsets() == [3]
+    assert len(driver.journal) == size + 2
+    driver.queue.let_go(0, 3)
+    driver.settle(leased, SettleAction.RELEASE)
+    assert sorted(driver.offsets()) == [0, 1, 2]
+
+
+def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
+    driver = Driver()
+    driver.came(3, fields=[RecordFields(driver.now_ms + SECOND), RecordFields(), RecordFields()])
+    driver.queue.hold(0, 3)
+    driver.do(driver.queue.trim(2, now_ms=driver.now_ms))
+
+    driver.queue.let_go(0, 3)
+
+    assert driver.offsets() == [2]
