@@ -1,5 +1,8 @@
 """Tests of FIFO queues with damaged messages: their groups wait, and nobody else does."""
 
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
 import pytest
 from trio.testing import MockClock
 
@@ -7,7 +10,7 @@ from tests.broker.asking import delete_records, produce
 from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
 from wire.errors import CorruptRecordError
-from wire.record_batch import Columns, encode_batch
+from wire.record_batch import SYNC_MARKER, Columns, encode_batch, parse_header
 from wire.rpc import RpcConnection
 
 
@@ -82,6 +85,31 @@ async def test_a_group_goes_on_where_it_stopped_when_the_loss_is_accepted(
         assert world.told("messages_gone") == [
             {"severity": "warning", "queue": "orders", "count": 1}
         ]
+
+
+async def test_a_group_goes_on_in_order_when_its_message_was_mended(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        await send(client, topic_of(broker), b"a-one", b"b-one", b"a-two")
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        assert await states(client, queue) == (3, 0, 0, 0)
+        (good,) = (data for _, data in world.segments() if b"a-one" in data)
+        damage(world, b"a-one")
+        assert await taken(client, queue) == [b"b-one", None]
+
+        assert broker._partitions is not None
+        partition = broker._partitions.replica(topic_of(broker), 0)
+        assert partition is not None
+        start = good.index(SYNC_MARKER.to_bytes(4, "little"))
+        header = parse_header(good, start)
+        assert header is not None
+        batch = memoryview(bytearray(good[start : start + header.size]))
+        partition.log.refill(0, 1, batch, now_ms=START_MS)
+
+        assert await taken(client, queue) == [b"a-one", b"a-two"]
 
 
 async def test_nothing_is_handed_out_behind_damage_of_which_nobody_knows_the_group(
