@@ -26,7 +26,6 @@ from typing import Final, final
 
 from queue_layer.packed_table import KEY_SIZE, PackedTable
 
-WINDOW_MS_DEFAULT: Final = 5 * 60 * 1000
 WINDOW_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
 
 _TIME_BITS = 30
@@ -118,11 +117,11 @@ class DeduplicationWindow:
 
     __slots__ = ("_floor", "_generations", "_now_ms", "_window_ms")
 
-    def __init__(self, window_ms: int = WINDOW_MS_DEFAULT, *, floor: int = 0) -> None:
-        """Know nothing yet; ids of messages below the offset `floor` will not count."""
+    def __init__(self, window_ms: int) -> None:
+        """Know nothing yet."""
         assert 0 < window_ms <= WINDOW_MS_MAX, window_ms
         self._window_ms = window_ms
-        self._floor = floor
+        self._floor = 0
         self._now_ms = 0
         self._generations: deque[_Generation] = deque()
         """The oldest first."""
@@ -130,11 +129,6 @@ class DeduplicationWindow:
     def __len__(self) -> int:
         """Return how many ids are kept; some of them may be too old to count."""
         return sum(len(generation.ids) for generation in self._generations)
-
-    @property
-    def generation_count(self) -> int:
-        """How many generations are kept."""
-        return len(self._generations)
 
     def time(self, now_ms: int) -> int:
         """Return the time here: the largest one that was seen."""

@@ -74,10 +74,6 @@ class SentMessages:
         self._rule = rule
         self._window = window
 
-    def __len__(self) -> int:
-        """Return how many ids are kept, also of messages that are too old to count."""
-        return len(self._window)
-
     def decide(self, messages: Sequence[SentMessage], *, now_ms: int) -> SendDecision:
         """Return which of these messages are new; of the same ones among them the first is.
 

@@ -93,10 +93,6 @@ class SentWindows:
         """That which was used last is the last one."""
         self._is_sweeping = False
 
-    def __len__(self) -> int:
-        """Return how many are kept."""
-        return len(self._windows)
-
     def find(self, facts: QueueFacts, number: int, partition: Partition) -> SentWindow:
         """Return what is known of the sends to a partition, which is led here."""
         key = (facts.queue_id, number)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from queue_layer.deduplication import (
     GENERATION_OFFSETS_MAX,
-    WINDOW_MS_DEFAULT,
     WINDOW_MS_MAX,
     DeduplicationRule,
     DeduplicationScope,
     DeduplicationWindow,
 )
 
+WINDOW_MS = 300_000
 QUEUE = DeduplicationRule(DeduplicationScope.QUEUE, is_content_based=False)
 GROUP = DeduplicationRule(DeduplicationScope.GROUP, is_content_based=False)
 CONTENT = DeduplicationRule(DeduplicationScope.QUEUE, is_content_based=True)
@@ -28,12 +28,12 @@ def key_of(name: str, rule: DeduplicationRule = QUEUE, group: bytes | None = b"g
 
 def test_a_duplicate_within_the_window_is_answered_with_the_original() -> None:
     """Statement 39."""
-    window = DeduplicationWindow()
+    window = DeduplicationWindow(WINDOW_MS)
     assert window.original_of(key_of("x"), now_ms=1000) is None
     window.appended(key_of("x"), 7, accepted_ms=1000)
 
     assert window.original_of(key_of("x"), now_ms=1000) == 7
-    assert window.original_of(key_of("x"), now_ms=1000 + WINDOW_MS_DEFAULT - 1) == 7
+    assert window.original_of(key_of("x"), now_ms=1000 + WINDOW_MS - 1) == 7
     assert window.original_of(key_of("y"), now_ms=1000) is None
 
 
@@ -64,7 +64,7 @@ def test_with_the_scope_of_a_group_the_same_id_in_another_group_is_another_messa
 
 def test_the_same_id_in_two_groups_is_remembered_for_both() -> None:
     """Statement 43: g1/x, g2/x, g1/x, and the third is a duplicate."""
-    window = DeduplicationWindow()
+    window = DeduplicationWindow(WINDOW_MS)
     window.appended(key_of("x", GROUP, b"g1"), 0, accepted_ms=0)
     window.appended(key_of("x", GROUP, b"g2"), 1, accepted_ms=0)
 
@@ -104,7 +104,7 @@ def test_an_empty_id_is_an_id() -> None:
 
 def test_a_purge_clears_the_window() -> None:
     """Statement 47."""
-    window = DeduplicationWindow()
+    window = DeduplicationWindow(WINDOW_MS)
     window.appended(key_of("x"), 4, accepted_ms=0)
     window.appended(key_of("y"), 5, accepted_ms=0)
     window.forget_below(5)
@@ -117,7 +117,8 @@ def test_a_purge_clears_the_window() -> None:
 
 
 def test_a_window_made_from_the_log_after_a_purge_does_not_bring_ids_back() -> None:
-    window = DeduplicationWindow(floor=5)
+    window = DeduplicationWindow(WINDOW_MS)
+    window.forget_below(5)
     window.appended(key_of("x"), 4, accepted_ms=0)
     window.appended(key_of("y"), 5, accepted_ms=0)
     window.forget_below(3)
@@ -144,7 +145,6 @@ def test_what_is_too_old_is_dropped_a_generation_at_a_time() -> None:
         window.appended(key_of(str(time)), time, accepted_ms=time)
 
         assert len(window) <= 2 * 100 / 10
-        assert window.generation_count <= 3
 
 
 def test_the_longest_window_and_the_widest_generation_fit_into_an_entry() -> None:
@@ -153,7 +153,7 @@ def test_the_longest_window_and_the_widest_generation_fit_into_an_entry() -> Non
     window.appended(key_of("b"), GENERATION_OFFSETS_MAX, accepted_ms=WINDOW_MS_MAX - 1)
     window.appended(key_of("c"), GENERATION_OFFSETS_MAX + 1, accepted_ms=WINDOW_MS_MAX - 1)
 
-    assert window.generation_count == 2
+    assert len(window) == 3
     assert window.original_of(key_of("a"), now_ms=WINDOW_MS_MAX - 1) == 1
     assert window.original_of(key_of("b"), now_ms=2 * WINDOW_MS_MAX - 2) == GENERATION_OFFSETS_MAX
     assert (

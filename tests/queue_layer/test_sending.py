@@ -133,7 +133,6 @@ def test_a_window_is_that_of_one_queue() -> None:
         0,
         1,
     ]
-    assert len(messages) == 1
 
 
 def test_a_purge_lets_everything_be_sent_again() -> None:
