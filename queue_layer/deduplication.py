@@ -14,7 +14,7 @@ whoever waits for the window to pass is not made to wait for others.
 
 Ids are kept in generations, each as long as the window; a generation is dropped as a whole when all
 in it is older than the window, so nothing is ever searched for what is old. There are two of them,
-as a rule. An id costs about 52 bytes (`queue_layer.packed_table`), where a `dict` of hashes to
+as a rule. An id costs 50 to 65 bytes (`queue_layer.packed_table`), where a `dict` of hashes to
 offsets and times takes 235; since a generation is kept until its last id is too old, memory is that
 of the ids of up to two windows.
 """
@@ -32,7 +32,7 @@ _TIME_BITS = 30
 """Enough for the longest window, in milliseconds."""
 _TIME_MASK = (1 << _TIME_BITS) - 1
 IDS_MAX: Final = 4_000_000
-"""Ids of one partition, about 210 MB of them; beyond it, better no send than one sent twice."""
+"""Ids of one partition, up to 260 MB of them; beyond it, better no send than one sent twice."""
 GENERATION_OFFSETS_MAX: Final = 1 << (63 - _TIME_BITS)
 """Offsets that a generation can span."""
 assert 1 << _TIME_BITS > WINDOW_MS_MAX

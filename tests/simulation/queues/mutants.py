@@ -9,14 +9,19 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from broker.partition import Partition
 from broker.queues import dead_letters, mover, served
 from broker.queues.receiving import PendingReceive
+from broker.queues.sending import PendingSend
+from broker.queues.sent_windows import SentWindow, SentWindows
 from broker.queues.served import ServedPartition
 from broker.queues.settling import PendingSettle
 from broker.queues.taken import Taken
+from broker.waiting import Waiting
 from client.queue_settler import QueueSettler, _finish, _Order
 from queue_layer import orders, settling
 from queue_layer.config import QueueConfig
+from queue_layer.deduplication import DeduplicationWindow
 from queue_layer.delivery_order import MakeOrder
 from queue_layer.entries import Deferred, Extended, Received
 from queue_layer.fold import QueueFold
@@ -25,10 +30,12 @@ from queue_layer.lanes import LaneOrder
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.pending_moves import PendingMoves
 from queue_layer.queue_partition import QueuePartition
+from queue_layer.sending import SentMessages
 from queue_layer.standard_order import StandardOrder
 from tests.simulation.mutant import Mutant
 from wire.errors import TidelogError
-from wire.queues import Run, Settled
+from wire.produce import AckLevel
+from wire.queues import Run, SendReply, Settled
 
 
 def _add_lazily(self: PendingReceive, served: ServedPartition, taken: Taken) -> None:
@@ -217,6 +224,21 @@ def _hear_nothing(*_: object) -> None:
     """Wait for no news."""
 
 
+async def _read_nothing(self: SentWindows, window: SentWindow) -> None:
+    del self
+    facts = window.facts
+    kept = DeduplicationWindow(facts.window_ms)
+    window.messages = SentMessages(facts.queue_id, facts.deduplication_rule, kept)
+
+
+def _answer_at_once(
+    self: PendingSend, reply: SendReply, partition: Partition, waiting: Waiting
+) -> None:
+    del partition, waiting
+    self._reply = reply
+    self.acknowledged(0, AckLevel.DURABLE)
+
+
 MUTANTS: Final = (
     Mutant(
         "not-woken-by-time",
@@ -332,6 +354,16 @@ MUTANTS: Final = (
         "refused-is-settled",
         "a client says that a message is settled though that was refused",
         (QueueSettler, "_answered", _refused_is_done),
+    ),
+    Mutant(
+        "ids-lost-with-leader",
+        "a leader that takes over knows of nothing that was sent before",
+        (SentWindows, "_read", _read_nothing),
+    ),
+    Mutant(
+        "sent-before-commit",
+        "a send is answered before it is committed",
+        (PendingSend, "answer", _answer_at_once),
     ),
     Mutant(
         "loaded-too-early",

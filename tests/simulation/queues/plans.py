@@ -169,7 +169,8 @@ def _draw_standard(random: Random) -> list[QueueSetup]:
 
 
 def _draw_fifo(random: Random) -> list[QueueSetup]:
-    settings = _draw_common(random)
+    # Longer than any clock jumps: whatever is sent again is a duplicate.
+    settings = _draw_common(random) | {"deduplication_window_ms": "7d"}
     queues: list[QueueSetup] = []
     if random.random() < 0.6:
         queues.append(QueueSetup("steps-dead", "steps-dead", 1, is_fifo=True))

@@ -6,7 +6,7 @@ that somebody else has had since.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from random import Random
 from typing import Final, final
@@ -38,6 +38,10 @@ _IDLE_MEAN_S: Final = 0.4
 _KEPT_HANDLES: Final = 20
 _SETTLED_AGAIN: Final = 0.2
 _REFUSALS: Final = (MessageGoneError, ReceiptExpiredError)
+_AGAIN: Final = 4
+"""Each so manieth batch to a FIFO queue is sent twice, and every one that may not be there."""
+_NO_ID: Final = 3
+"""Each so manieth message to a FIFO queue has no deduplication id."""
 _SENDS_AT_ONCE: Final = 2
 """To each queue: one of them may have to wait for a partition without a leader."""
 _SLOW: Final = 1.5
@@ -102,6 +106,15 @@ class QueueSender:
         except BatchError as error:
             # Which receipt is whose nobody says then; that they are there is seen in the end.
             receipts = [None] * len(error.errors)
+        self._note(sent, receipts)
+        if setup.is_fifo and (None in receipts or self._count % _AGAIN == 0):
+            # Whether they are there or not: what has an id is there once.
+            again = [each for each in sent if each[1].deduplication_id is not None]
+            self._note(again, [*(await queue.send_batch(message for _, message in again))])
+
+    def _note(
+        self, sent: Sequence[tuple[Sent, OutgoingMessage]], receipts: Sequence[Receipt | None]
+    ) -> None:
         for (each, _), receipt in zip(sent, receipts, strict=False):
             if receipt is not None and receipt.offset is not None:
                 self._book.acknowledged(each, (receipt.partition, receipt.offset))
@@ -121,6 +134,7 @@ class QueueSender:
             key=key,
             delay=delay_s or None,
             priority=self._random.randrange(lanes) if lanes else None,
+            deduplication_id=value.decode() if setup.is_fifo and self._count % _NO_ID else None,
         )
         return Sent(setup.topic, value, key, trio.current_time(), delay_s), message
 
