@@ -65,8 +65,15 @@ class PendingSend:
         self.messages = messages_of(self.columns)
         self.stored: StoredSend | None = None
         """What is in the log under the same sequence, if that had to be looked up."""
+        self.reading = trio.CancelScope()
+        """While something is read for it; nothing of it is appended yet."""
         self._reply: SendReply | None = None
         self._waiting: Waiting | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """How long whoever sent it waits."""
+        return min(max(self.request.timeout_ms, 0), _TIMEOUT_MS_MAX) / 1000
 
     def keep(self) -> None:
         """Have the batch for longer than the request is being received."""
@@ -82,8 +89,7 @@ class PendingSend:
             self.acknowledged(0, ack_level(Acks.ALL, leader.durability))
             return
         self._waiting = waiting
-        timeout_s = min(self.request.timeout_ms, _TIMEOUT_MS_MAX) / 1000
-        waiting.add(self, trio.current_time() + timeout_s)
+        waiting.add(self, trio.current_time() + self.timeout_s)
         partition.wait_for_ack(Acks.ALL, end, self, 0)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
@@ -114,6 +120,12 @@ class PendingSend:
 
     def close(self) -> None:
         """Go on waiting: a shutdown waits for acknowledgements."""
+
+    def drop(self) -> None:
+        """See `broker.replier.Parked`: who has given it up must not find it sent much later."""
+        self.replier.asking.parked.pop(self, None)
+        self.reading.cancel()
+        self.replier.nothing()
 
     def _settle(self) -> SendReply | None:
         reply, self._reply = self._reply, None
@@ -147,16 +159,31 @@ class SendHandler:
             self._server.nursery.start_soon(self._read_and_attempt, pending)
 
     async def _read_and_attempt(self, pending: PendingSend) -> None:
+        parked = pending.replier.asking.parked
+        parked[pending] = None
         with pending.replier:
-            while not self._attempt(pending, is_current=False):
-                partition, window = self._find(pending)
-                found = partition.log.producers.find(pending.header)
-                if found is not None:
-                    pending.stored = await self._windows.stored(window, found.base_offset)
-                else:
-                    await self._windows.load(window)
-                    if self._attempt(pending, is_current=True):
-                        return
+            try:
+                pending.reading.deadline = trio.current_time() + pending.timeout_s
+                with pending.reading:
+                    await self._read(pending)
+                if pending.reading.cancelled_caught and pending in parked:
+                    raise RequestTimedOutError(
+                        "what was sent before could not be read in time; nothing was appended"
+                    )
+            finally:
+                parked.pop(pending, None)
+
+    async def _read(self, pending: PendingSend) -> None:
+        """Read what is needed to carry out a send, and carry it out."""
+        while not self._attempt(pending, is_current=False):
+            partition, window = self._find(pending)
+            found = partition.log.producers.find(pending.header)
+            if found is not None:
+                pending.stored = await self._windows.stored(window, found.base_offset)
+            else:
+                await self._windows.load(window)
+                if self._attempt(pending, is_current=True):
+                    return
 
     def _find(self, pending: PendingSend) -> tuple[Partition, SentWindow]:
         """Return where to append, and what was sent there before.

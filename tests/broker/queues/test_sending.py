@@ -319,3 +319,28 @@ async def test_more_than_the_queue_takes_is_refused_until_its_time(mock_clock: M
         request = AlterQueueRequest("orders", {}, ["send_rate"])
         await submit(client, api.ALTER_QUEUE, request).reply()
         assert (await submit_send(client, queue, batch_of(b"now")).reply()).throttle_ms == 0
+
+
+async def test_what_was_given_up_while_the_window_was_read_is_not_appended_later(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        await send(client, queue, (b"a", "1"))
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        world.work.hold_reads()
+        async with world.client() as hasty:
+            submit_send(hasty, queue, outgoing(queue, (b"b", "2")))
+            await let_happen()
+        late = submit_send(client, queue, outgoing(queue, (b"c", "3")), timeout_ms=1000)
+        await let_happen()
+        await world.pass_time(1.1)
+        with pytest.raises(RequestTimedOutError, match="nothing was appended"):
+            await late.reply()
+        world.work.let_all_read()
+
+        assert (await send(client, queue, (b"d", "4"))).offsets == [1]
+        assert len(await fetch_all(client, topic_of(broker))) == 2
