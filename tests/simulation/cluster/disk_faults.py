@@ -36,9 +36,12 @@ _IDENTITY = "node"
 _VOTE = "metadata/vote"
 _LOSES_IDENTITY = 0.3
 _LOSES_MANIFEST = 0.5
-_IS_COUNTED_ON = 0.7
-_CUTS_ALL = 0.5
-_WAYS_TO_GO = (list(Damage), list(Damage), [Damage.GONE], [Damage.EMPTY])
+_SOON_S = 0.1
+_LATE_S = 4.0
+_KEEPS_METADATA = 0.5
+_IS_COUNTED_ON = 0.8
+_CUTS_ALL = 0.8
+_WAYS_TO_GO = (list(Damage), [Damage.GONE], [Damage.EMPTY])
 _CHECKPOINTS = 0.3
 _CHECKPOINT_PREFIX_BYTES = 16
 
@@ -127,6 +130,8 @@ class DiskFaults:
         def damage() -> None:
             for machine in machines:
                 self._damage_files_of(machine, random, kinds)
+                if not is_counted_on:
+                    self._damage_identity_of(machine, random)
             self._sometimes.reached(f"all files damaged on {len(machines)} of nodes")
 
         if is_counted_on:
@@ -140,13 +145,17 @@ class DiskFaults:
             _damage(disk, path, random, kinds)
         if random.random() < _LOSES_MANIFEST and MANIFEST_NAME in disk.paths():
             _damage(disk, MANIFEST_NAME, random, list(Damage))
+        if random.random() < _KEEPS_METADATA:
+            return  # So it is back as fast as the others.
         paths = set(disk.paths())
         if _VOTE in paths and disk.durable_bytes(_VOTE):
             # Who has lost what it promised, and knows, promises nothing more in that name.
             for path in sorted(each for each in paths if each.startswith("metadata/")):
                 damage_file(disk, path, random.choice([Damage.BITS, Damage.SHORT]), random)
+
+    def _damage_identity_of(self, machine: Machine, random: Random) -> None:
         if random.random() < _LOSES_IDENTITY:
-            damage_file(disk, _IDENTITY, Damage.BITS, random)
+            damage_file(machine.node.disk, _IDENTITY, Damage.BITS, random)
             machine.is_beyond_repair = True
 
     # Files that are what they once were.
@@ -202,23 +211,25 @@ class DiskFaults:
     ) -> None:
         """Take nodes down, and damage their disks at once: they must find that out themselves.
 
-        If all lose their power at once, these are the first to come back.
+        While enough others are in sync nobody is eligible. So mostly all lose their power at once,
+        and some come back late; then all are but the first that comes back.
         """
         if self._is_over or not machines or not self._attacker.may_damage():
             return
         if is_power_cut:
-            for machine in self._machines.all:
-                if machine not in machines:
-                    machine.cut_power()
+            others = [machine for machine in self._machines.all if machine not in machines]
+            for machine in others:
+                machine.next_down_s = _LATE_S
+                machine.cut_power()
+            others[0].next_down_s = _SOON_S
         for machine in machines:
+            if is_power_cut:
+                machine.next_down_s = _SOON_S
             machine.cut_power()
             machine.was_damaged = True
             for listener in self._minutes.on_disk_damaged:
                 listener(machine.node_id)
         damage()
-        if is_power_cut:
-            for machine in machines:
-                machine.start_now()
         self._sometimes.reached("all files damaged while counted on")
 
     def _when_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> None:

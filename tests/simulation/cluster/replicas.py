@@ -256,13 +256,20 @@ class Replicas:
         for record in entries:
             if isinstance(record, BrokerRegistered):
                 self._registered(record.broker.node_id, record.broker.disk_id)
-            elif isinstance(record, BrokerChanged) and not record.is_fenced:
-                self._let_in(record.node_id)
+        let_in = [
+            record.node_id
+            for record in entries
+            if isinstance(record, BrokerChanged)
+            and not record.is_fenced
+            and self._is_let_in(record.node_id)
+        ]
         for record in entries:
             if isinstance(record, PartitionsChanged):
                 for topic in record.topics:
                     for changed in topic.partitions:
                         self._changed((topic.topic_id, changed.number), changed.partition)
+        for node_id in let_in:
+            self._look_at_counted_on(node_id)
         state = self._minutes.image.state
         for key in [key for key in self._opened if state.partition(*key) is None]:
             del self._opened[key]
@@ -273,11 +280,20 @@ class Replicas:
             replicas.pop(node_id, None)
         self._is_known_now(node_id)
 
-    def _let_in(self, node_id: int) -> None:
-        """Take note that whoever counts on a node now is wrong if that has lost anything."""
-        if node_id in self._returned:
+    def _is_let_in(self, node_id: int) -> bool:
+        """Return whether a node that has lost files is back: it must know by now what is lost."""
+        is_back = node_id in self._returned
+        if is_back:
             self._returned.discard(node_id)
             self._damaged.discard(node_id)
+        return is_back
+
+    def _look_at_counted_on(self, node_id: int) -> None:
+        """Have somebody look at all for which a node is counted on."""
+        for key in self._opened:
+            known = self._minutes.image.state.partition(*key)
+            if known is not None and node_id in known.counted_on:
+                self._tell_shown(key, known)
 
     def _registered(self, node_id: int, disk_id: str) -> None:
         """Take note that what was on another disk of a node is gone, and what in its memory."""
@@ -334,13 +350,16 @@ class Replicas:
             self._loss_epochs[key] = known.data_loss_epoch
             self._lost(key, known)
         self._note_counted_on(key, known)
-        shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
-        self._minutes.tell(lambda checker: checker.shown(shown))
+        self._tell_shown(key, known)
         before = self._in_sync.get(key, known.in_sync_replicas)
         self._in_sync[key] = known.in_sync_replicas
         for node_id in known.in_sync_replicas:
             if node_id not in before and node_id != known.leader:
                 self._joined(node_id, key)
+
+    def _tell_shown(self, key: minutes.Partition, known: Partition) -> None:
+        shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
+        self._minutes.tell(lambda checker: checker.shown(shown))
 
     def _joined(self, node_id: int, key: minutes.Partition) -> None:
         epoch = self._minutes.image.state.brokers[node_id].broker_epoch
