@@ -1,5 +1,7 @@
 """Queues through the client, by a real broker on virtual time."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -14,6 +16,7 @@ from wire.errors import (
     InvalidReceiptError,
     MessageGoneError,
     ReceiptExpiredError,
+    RecordTooLargeError,
     UnknownQueueError,
 )
 
@@ -316,3 +319,35 @@ async def test_messages_of_many_receives_are_deleted_together(autojump_clock: Mo
         await queue.delete_batch(handles)
 
         assert sum(counts.visible + counts.leased for counts in await queue.counts()) == 0
+
+
+async def test_of_two_who_end_a_message_at_the_same_time_one_is_told_that_the_other_did(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send(b"paid")
+        (message,) = await queue.receive()
+        errors: list[MessageGoneError] = []
+
+        async def attempt(ending: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await ending()
+            except MessageGoneError as error:
+                errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attempt, message.delete)
+            nursery.start_soon(attempt, lambda: message.reject("broken"))
+
+        assert len(errors) == 1
+
+
+async def test_of_a_batch_a_message_that_is_too_large_fails_alone(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        with pytest.raises(BatchError, match="1 of 3 messages were not acknowledged") as caught:
+            await queue.send_batch([b"1", b"x" * 2_000_000, b"3"])
+
+        assert isinstance(caught.value.errors[1], RecordTooLargeError)
+        assert values(await queue.receive()) == [b"1", b"3"]

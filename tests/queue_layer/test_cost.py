@@ -6,6 +6,7 @@ Counted are calls of functions, those of C too: the same on every machine.
 import sys
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import pytest
@@ -132,3 +133,23 @@ def test_what_a_record_says_costs_what_that_record_costs() -> None:
     fields = [later if place % 10 == 0 else RecordFields() for place in range(1000)]
 
     assert calls_of(lambda: driver.came(1000, fields=fields)) < 100 * 60
+
+
+def test_leases_that_end_at_once_cost_a_little_each_and_only_once() -> None:
+    """Statement 86: each lease is one of its own, and all end in the same millisecond."""
+    costs: list[int] = []
+    for count in (FEW, 100 * FEW):
+        driver = Driver(records=2 * count)
+        for _ in range(count):
+            driver.take(1, timeout_ms=30 * SECOND)
+        kept = [driver.take(1, timeout_ms=60 * SECOND) for _ in range(2)]
+        journal = len(driver.journal)
+        driver.now_ms += 30 * SECOND
+
+        at_once = calls_of(partial(driver.delete, kept[0]))
+        costs.append(calls_of(partial(driver.delete, kept[1])) + calls_of(driver.offsets))
+
+        assert at_once < 60 * count + 1000
+        assert len(driver.journal) == journal + 3, "that a lease ended is not written"
+    few, many = costs
+    assert many <= 1.3 * few

@@ -284,3 +284,31 @@ def test_dead_letters_are_cut_into_batches() -> None:
 
 def test_runs_that_touch_are_joined() -> None:
     assert joined([(5, 2), (0, 3), (3, 2), (9, 1)]) == [(0, 7), (9, 1)]
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_over: bool) -> None:
+    """Statement 76."""
+    driver = Driver(records=2)
+    driver.take(timeout_ms=5 * SECOND)
+
+    if fails_over:
+        driver.fail_over()
+    driver.wait(5 * SECOND - 1)
+    assert driver.offsets() == []
+    driver.wait(1)
+    (again,) = driver.take().runs
+
+    assert (again.first_offset, again.count, again.receive_count) == (0, 2, 2)
+
+
+def test_a_receive_that_was_never_written_costs_nothing() -> None:
+    """Statement 76: the broker died before it was."""
+    driver = Driver(records=2)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=2), now_ms=driver.now_ms)
+    driver.queue.receive(plan, [(0, 2)], now_ms=driver.now_ms)
+
+    driver.fail_over()
+    (first,) = driver.take().runs
+
+    assert (first.count, first.receive_count) == (2, 1)

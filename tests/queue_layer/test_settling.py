@@ -373,3 +373,52 @@ def test_a_settlement_that_makes_no_sense_is_refused(
 
     assert settled.error is not None
     assert settled.error.code == ErrorCode.INVALID_REQUEST
+
+
+@any_queue
+@pytest.mark.parametrize("first", [SettleAction.DELETE, SettleAction.REJECT])
+def test_of_two_endings_of_one_message_the_first_wins_and_the_other_is_told(
+    config: QueueConfig, first: SettleAction
+) -> None:
+    """Statement 80."""
+    second = {SettleAction.DELETE: SettleAction.REJECT, SettleAction.REJECT: SettleAction.DELETE}
+    driver = Driver(config, records=1)
+    received = driver.take()
+
+    assert refusals(driver.settle(received, first)) == {}
+    assert refusals(driver.settle(received, second[first])) == {0: ErrorCode.MESSAGE_GONE}
+
+    assert driver.counts() == ({"dead": 1} if first is SettleAction.REJECT else {})
+
+
+@any_queue
+def test_a_deletion_that_is_on_its_way_to_the_replicas_holds_though_the_lease_ends_meanwhile(
+    config: QueueConfig,
+) -> None:
+    """Statement 81: what is committed counts, in its order."""
+    driver = Driver(config, records=2)
+    received = driver.take()
+    driver.wait(30 * SECOND - 1)
+    settlement = Settlement(7, received.receipt, [(0, 1)], SettleAction.DELETE)
+    deletion = driver.queue.settle(settlement, now_ms=driver.now_ms)
+    driver.do(deletion)
+
+    driver.wait(1)
+
+    assert driver.offsets() == [1]
+    driver.fail_over()
+    driver.wait(30 * SECOND)
+    assert driver.offsets() == [1]
+
+
+def test_a_deletion_whose_leader_is_lost_with_it_was_none() -> None:
+    """Statement 81: and what is not committed does not count, so the message comes again."""
+    driver = Driver(records=1)
+    received = driver.take()
+    settlement = Settlement(7, received.receipt, [(0, 1)], SettleAction.DELETE)
+    driver.queue.settle(settlement, now_ms=driver.now_ms)
+
+    driver.fail_over()
+    driver.wait(30 * SECOND)
+
+    assert driver.offsets() == [0]

@@ -29,14 +29,6 @@ def name_of(value: bytes | None) -> Name:
     return Name(group, int(number))
 
 
-class Letter(NamedTuple):
-    """One message in a dead-letter queue."""
-
-    name: Name
-    receive_count: int
-    """Deliveries by the queue that gave it up."""
-
-
 class Fate(Enum):
     """What a worker was told of what it did with a message."""
 
@@ -75,18 +67,20 @@ class Ledger:
     fates: dict[Name, Fate] = field(default_factory=dict[Name, Fate])
     settled_at: dict[Name, float] = field(default_factory=dict[Name, float])
     """When the answer came that it is deleted."""
-    deleted_by: dict[Name, int] = field(default_factory=dict[Name, int])
-    """The receive count of the last delivery with such an answer."""
+    deleted_in_time: set[Name] = field(default_factory=set[Name])
+    """Those of which it came while the worker still had the message for itself."""
 
     def received(self, deliveries: list[Delivery]) -> None:
         """Note what one receive returned."""
         self.receives.append(deliveries)
 
-    def deleted(self, name: Name, receive_count: int, now: float) -> None:
+    def deleted(self, delivery: Delivery, now: float) -> None:
         """Note that a message is deleted, as the worker of one of its deliveries was told."""
+        name = delivery.name
         self.fates[name] = Fate.DELETED
         self.settled_at.setdefault(name, now)
-        self.deleted_by[name] = max(receive_count, self.deleted_by.get(name, 0))
+        if now < delivery.mine_until:
+            self.deleted_in_time.add(name)
 
     def perhaps_deleted(self, name: Name) -> None:
         """Note that a deletion had no answer."""
@@ -103,7 +97,7 @@ class Ledger:
         return sum(each is fate for each in self.fates.values())
 
 
-def problems(ledger: Ledger, dead: Collection[Letter], left: Collection[Name]) -> list[str]:
+def problems(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> list[str]:
     """Return what is wrong, when all is quiet again.
 
     Args:
@@ -120,9 +114,9 @@ def problems(ledger: Ledger, dead: Collection[Letter], left: Collection[Name]) -
     ]
 
 
-def _unaccounted(ledger: Ledger, dead: Collection[Letter], left: Collection[Name]) -> Iterator[str]:
+def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> Iterator[str]:
     """Yield messages that are nowhere, at two places, or come from nowhere."""
-    everywhere = [*(letter.name for letter in dead), *left]
+    everywhere = [*dead, *left]
     for name, count in Counter(everywhere).items():
         if count > 1:
             yield f"{name} is there {count} times at the end"
@@ -137,10 +131,9 @@ def _unaccounted(ledger: Ledger, dead: Collection[Letter], left: Collection[Name
             yield f"{name} was deleted and is still there"
         if ledger.fates.get(name) is Fate.REJECTED:
             yield f"{name} was rejected and is no dead letter"
-    for letter in dead:
-        # To delete what is done is success: a late worker may be told so of a letter that moved.
-        if ledger.deleted_by.get(letter.name, 0) >= letter.receive_count:
-            yield f"{letter.name} was deleted and is a dead letter"
+    # To delete what is done is success: a late worker may be told so of a letter that moved.
+    for name in sorted(ledger.deleted_in_time.intersection(dead)):
+        yield f"{name} was deleted and is a dead letter"
 
 
 def _wrong_counts(ledger: Ledger) -> Iterator[str]:

@@ -12,7 +12,7 @@ import trio
 
 import tidelog
 from tests.integration.nodes import Nodes
-from tests.queue_trials.ledger import Fate, Ledger, Letter, Name, name_of, problems
+from tests.queue_trials.ledger import Fate, Ledger, Name, name_of, problems
 from tests.queue_trials.workload import Trial
 
 QUEUES: Final = {"trial": False, "trial-fifo": True}
@@ -48,7 +48,7 @@ class Report:
 
     ledgers: dict[str, Ledger] = field(default_factory=dict[str, Ledger])
     faults: Counter[str] = field(default_factory=Counter[str])
-    dead: dict[str, list[Letter]] = field(default_factory=dict[str, list[Letter]])
+    dead: dict[str, list[Name]] = field(default_factory=dict[str, list[Name]])
     problems: list[str] = field(default_factory=list[str])
 
     def lines(self) -> list[str]:
@@ -170,10 +170,7 @@ async def _judge(admin: tidelog.Client, name: str, report: Report) -> None:
     ledger = report.ledgers[name]
     dead = await admin.queue(f"{name}-dead").peek(1_000_000)
     left = await admin.queue(name).peek(1_000_000)
-    report.dead[name] = [
-        Letter(name_of(each.record.value), each.origin.receive_count if each.origin else 0)
-        for each in dead
-    ]
+    report.dead[name] = [name_of(each.record.value) for each in dead]
     found = problems(ledger, report.dead[name], [name_of(each.record.value) for each in left])
     found += [
         f"{name_of(each.record.value)} is a dead letter without a reason"

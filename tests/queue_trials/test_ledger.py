@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.queue_trials.ledger import Delivery, Fate, Ledger, Letter, Name, name_of, problems
+from tests.queue_trials.ledger import Delivery, Fate, Ledger, Name, name_of, problems
 
 A = [Name("a", number) for number in range(6)]
 
@@ -13,17 +13,17 @@ def receive(ledger: Ledger, at: float, *names: Name, count: int = 1, timeout: fl
     ledger.received([Delivery(name, count, at, at + 0.1, at + timeout) for name in names])
 
 
-def a_good_ledger(*, is_fifo: bool = True) -> tuple[Ledger, list[Letter], list[Name]]:
+def a_good_ledger(*, is_fifo: bool = True) -> tuple[Ledger, list[Name], list[Name]]:
     """Return what could have happened, the dead letters and what is left."""
     ledger = Ledger(is_fifo=is_fifo, max_receive_count=3, accepted=set(A[:5]), uncertain={A[5]})
     receive(ledger, 0, A[0], A[1])
-    ledger.deleted(A[0], 1, 0.5)
-    ledger.deleted(A[2], 1, 5)
+    ledger.deleted(ledger.receives[0][0], 0.5)
     receive(ledger, 3, A[1], A[2], count=2)
     ledger.fates[A[1]] = Fate.DELETED_PERHAPS
+    ledger.deleted(ledger.receives[1][1], 5.5)
     ledger.fates[A[2]] = Fate.REJECTED
     receive(ledger, 6, A[3])
-    return ledger, [Letter(A[2], 2)], [A[3], A[4]]
+    return ledger, [A[2]], [A[3], A[4]]
 
 
 def test_a_name_is_what_a_value_says() -> None:
@@ -35,82 +35,82 @@ def test_what_could_have_happened_is_no_problem(is_fifo: bool) -> None:
     assert problems(*a_good_ledger(is_fifo=is_fifo)) == []
 
 
-def lost(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def lost(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del ledger, dead
     left.remove(A[4])
 
 
-def dead_twice(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def dead_twice(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del ledger, left
-    dead.append(Letter(A[2], 2))
+    dead.append(A[2])
 
 
-def dead_and_left(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def dead_and_left(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del ledger, left
-    dead.append(Letter(A[3], 1))
+    dead.append(A[3])
 
 
-def never_sent(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def never_sent(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del ledger, dead
     left.append(Name("b", 0))
 
 
-def deleted_and_left(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def deleted_and_left(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del ledger, dead
     left.append(A[0])
 
 
-def deleted_and_dead(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def deleted_and_dead(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
-    ledger.deleted(A[2], 2, 5)
+    ledger.deleted(ledger.receives[1][1], 4.5)
 
 
-def rejected_and_left(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def rejected_and_left(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del ledger
-    left.append(dead.pop().name)
+    left.append(dead.pop())
 
 
-def counted_twice(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def counted_twice(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 9, A[3])
 
 
-def counted_down(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def counted_down(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 9, A[3], count=3)
     receive(ledger, 12, A[3], count=2)
 
 
-def too_often(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def too_often(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 9, A[3], count=4)
 
 
-def come_back(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def come_back(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
-    ledger.deleted(A[3], 1, 6.5)
+    ledger.deleted(ledger.receives[2][0], 6.5)
     del ledger.fates[A[3]]
     receive(ledger, 9, A[3], count=2)
 
 
-def too_early(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def too_early(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 7, A[3], count=2)
 
 
-def overtaken(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def overtaken(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 9, A[4])
     receive(ledger, 12, A[3], count=2)
 
 
-def left_out(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def left_out(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 9, A[3], A[5], count=2)
     receive(ledger, 12, A[4])
 
 
-def mixed_up(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
+def mixed_up(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     del dead, left
     receive(ledger, 9, A[4], A[3], count=2)
 
@@ -136,7 +136,7 @@ def mixed_up(ledger: Ledger, dead: list[Letter], left: list[Name]) -> None:
     ],
 )
 def test_a_wrong_is_found(
-    harm: Callable[[Ledger, list[Letter], list[Name]], None], complaint: str
+    harm: Callable[[Ledger, list[Name], list[Name]], None], complaint: str
 ) -> None:
     ledger, dead, left = a_good_ledger()
 

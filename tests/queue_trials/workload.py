@@ -129,7 +129,7 @@ class Trial:
         now = trio.current_time()
         for index, (_, delivery) in enumerate(work):
             if index not in errors:
-                self.ledger.deleted(delivery.name, delivery.receive_count, now)
+                self.ledger.deleted(delivery, now)
             elif not isinstance(errors[index], _REFUSALS):
                 self.ledger.perhaps_deleted(delivery.name)
 

@@ -1,0 +1,124 @@
+"""What a newcomer does wrong with queues: each time one line says what would be right."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tests.integration.processes import only_line, run_tidelog
+
+Printed = tuple[int, str]
+
+
+async def run(broker_address: str, *words: str) -> Printed:
+    """Run a command; return its status and what it says."""
+    result = await run_tidelog("queue", *words, TIDELOG_BROKER=broker_address)
+    assert b"Traceback" not in result.stderr
+    if result.returncode == 0:
+        return 0, result.stdout.decode()
+    if result.returncode == 1:
+        return 1, only_line(result)
+    return 2, result.stderr.decode().splitlines()[-1]
+
+
+async def receive(broker_address: str, queue: str, *words: str) -> str:
+    """Return the handle of the only message."""
+    status, printed = await run(broker_address, "receive", queue, "--json", "--wait", "5", *words)
+    assert status == 0
+    (message,) = json.loads(printed)
+    return str(message["receipt_handle"])
+
+
+WRONG = {
+    "unknown queue": (["receive", "nope"], 1, "there is no queue 'nope'; create it first"),
+    "forged handle": (
+        ["delete-message", "{q}", "lAEAAMQqAAAA"],
+        1,
+        "is no receipt handle; use one",
+    ),
+    "visibility timeout": (
+        ["receive", "{q}", "--visibility-timeout", "43201"],
+        2,
+        "43201.0 is not in the range 0<=x<=43200.0",
+    ),
+    "wait": (["receive", "{q}", "--wait", "-1"], 2, "-1.0 is not in the range"),
+    "extension": (["extend", "{q}", "h", "--seconds", "43201"], 2, "is not in the range"),
+    "empty batch": (["delete-message", "{q}"], 2, "Missing argument 'HANDLE...'"),
+    "oversized batch": (["receive", "{q}", "--max", "1001"], 2, "is not in the range 1<=x<=1000"),
+    "oversized message": (["send", "{q}", "x" * 120_000], 1, "(batch_bytes_max); 0 messages sent"),
+    "dead-letter loop": (
+        ["alter", "{q}", "--set", "dead_letter_queue={q}"],
+        1,
+        "dead letters of '{q}' would come back",
+    ),
+    "dead-letter queue that is not there": (
+        ["alter", "{q}", "--set", "dead_letter_queue=nope"],
+        1,
+        "there is no queue 'nope' that could take dead letters; create it first",
+    ),
+    "FIFO without group": (["send", "{q}-fifo", "v"], 1, "needs a group: give its key; 0 messages sent"),
+    "FIFO with a delay": (
+        ["send", "{q}-fifo", "v", "--key", "k", "--delay", "1"],
+        1,
+        "have no delays of their own; the queue can have one",
+    ),
+    "kind": (["alter", "{q}", "--set", "is_fifo=on"], 1, "whether a queue is FIFO is said when it"),
+    "scope": (
+        ["alter", "{q}-fifo", "--set", "deduplication_scope=queue"],
+        1,
+        "deduplication_scope cannot be changed",
+    ),
+    "setting": (["alter", "{q}", "--set", "colour=red"], 1, "there is no queue setting 'colour'"),
+    "value": (
+        ["alter", "{q}", "--set", "visibility_timeout_ms=soon"],
+        1,
+        "it must be a duration such as 7d, 12h, 5s or 250ms",
+    ),
+    "partitions": (["create", "{q}", "--partitions", "7"], 1, "has 1 partitions, not 7"),
+}
+
+
+async def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
+    broker_address: str, topic: str
+) -> None:
+    await run(broker_address, "create", topic, "--topic-config", "batch_bytes_max=64KiB")
+    await run(broker_address, "create", f"{topic}-fifo", "--fifo")
+
+    found: dict[str, Printed] = {}
+    for what, (words, _, _) in WRONG.items():
+        found[what] = await run(broker_address, *(word.format(q=topic) for word in words))
+
+    def is_said(what: str, status: int, complaint: str) -> bool:
+        return found[what][0] == status and complaint.format(q=topic) in found[what][1]
+
+    assert [
+        (what, found[what]) for what, (_, *said) in WRONG.items() if not is_said(what, *said)
+    ] == []
+
+
+@pytest.mark.parametrize("settings", [[], ["--config", "fencing=on"], ["--fifo"]])
+async def test_handles_of_others_and_of_the_past_are_told_apart(
+    broker_address: str, topic: str, settings: Sequence[str]
+) -> None:
+    await run(broker_address, "create", topic, *settings)
+    await run(broker_address, "create", f"{topic}-other")
+    await run(broker_address, "send", topic, "--key", "k", "v")
+    stale = await receive(broker_address, topic, "--visibility-timeout", "0.2")
+    handle = await receive(broker_address, topic)
+    forged = f"{handle[:-6]}{'AAAAAA' if handle[-6:] != 'AAAAAA' else 'BBBBBB'}"
+
+    foreign = await run(broker_address, "delete-message", f"{topic}-other", handle)
+    damaged = await run(broker_address, "delete-message", topic, forged)
+    late = await run(broker_address, "extend", topic, stale, "--seconds", "5")
+    too_long = await run(broker_address, "extend", topic, handle, "--seconds", "43200")
+    await run(broker_address, "delete-message", topic, handle)
+    gone = await run(broker_address, "extend", topic, handle, "--seconds", "5")
+
+    assert foreign == (1, foreign[1])
+    assert "this receipt is of another queue" in foreign[1]
+    assert damaged[0] == 1
+    assert "receipt" in damaged[1]
+    assert late == (1, "error: the message was received again since")
+    assert too_long[0] == 1
+    assert "at most 43200 seconds after it was received" in too_long[1]
+    assert gone == (1, "error: the message is not there any more")
