@@ -100,7 +100,7 @@ def check_for_kind(message: OutgoingMessage, *, is_fifo: bool) -> None:
         if message.deduplication_id is not None:
             raise InvalidRequestError("only FIFO queues take deduplication ids")
     elif _key_of(message) is None:
-        raise InvalidRequestError("a message to a FIFO queue needs a group")
+        raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")
     elif message.delay:
         raise InvalidRequestError(
             "messages of a FIFO queue have no delays of their own; the queue can have one"

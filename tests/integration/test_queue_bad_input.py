@@ -56,7 +56,11 @@ WRONG = {
         1,
         "there is no queue 'nope' that could take dead letters; create it first",
     ),
-    "FIFO without group": (["send", "{q}-fifo", "v"], 1, "needs a group: give its key; 0 messages sent"),
+    "FIFO without group": (
+        ["send", "{q}-fifo", "v"],
+        1,
+        "needs a group: give its key; 0 messages sent",
+    ),
     "FIFO with a delay": (
         ["send", "{q}-fifo", "v", "--key", "k", "--delay", "1"],
         1,
