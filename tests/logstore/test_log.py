@@ -127,6 +127,14 @@ def test_a_batch_above_the_limit_is_refused_before_a_byte_is_written() -> None:
     assert opened.log.log_end_offset == 1
 
 
+def test_the_limit_of_a_batch_is_exact() -> None:
+    opened = new_log()
+    opened.append(bytes(2048 - 97))
+
+    with pytest.raises(RecordTooLargeError, match="of 2049 bytes"):
+        opened.append(bytes(2048 - 96))
+
+
 def test_a_batch_larger_than_a_segment_has_one_of_its_own() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
     opened.append(b"a")

@@ -68,6 +68,24 @@ async def test_the_window_begins_with_the_original_and_outlives_its_deletion(
         assert (await send(client, queue, (b"a", "1"))).offsets == [1]
 
 
+async def test_a_message_that_is_not_visible_yet_is_known_for_as_long_as_the_queue_says(
+    mock_clock: MockClock,
+) -> None:
+    """Statement 49."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(
+            broker, is_fifo=True, delivery_delay_ms="10min", deduplication_window_ms="1min"
+        )
+        await send(client, queue, (b"a", "1"))
+        await world.pass_time(59)
+        again = await send(client, queue, (b"a", "1"))
+        assert (again.offsets, again.duplicates) == ([0], [0])
+        assert await receive(client, queue) == []
+        await world.pass_time(1)
+        assert (await send(client, queue, (b"a", "1"))).offsets == [1]
+
+
 async def test_the_same_content_is_kept_once_where_the_content_counts(
     mock_clock: MockClock,
 ) -> None:
