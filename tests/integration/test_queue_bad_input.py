@@ -92,12 +92,12 @@ async def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
     for what, (words, _, _) in WRONG.items():
         found[what] = await run(broker_address, *(word.format(q=topic) for word in words))
 
-    def is_said(what: str, status: int, complaint: str) -> bool:
-        return found[what][0] == status and complaint.format(q=topic) in found[what][1]
-
-    assert [
-        (what, found[what]) for what, (_, *said) in WRONG.items() if not is_said(what, *said)
-    ] == []
+    others = {
+        what: found[what]
+        for what, (_, status, complaint) in WRONG.items()
+        if found[what][0] != status or complaint.format(q=topic) not in found[what][1]
+    }
+    assert others == {}
 
 
 @pytest.mark.parametrize("settings", [[], ["--config", "fencing=on"], ["--fifo"]])

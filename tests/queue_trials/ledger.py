@@ -92,6 +92,15 @@ class Ledger:
         """All messages that were received, in the order in which workers got them."""
         return (each for receive in self.receives for each in receive)
 
+    def story(self, name: Name) -> str:
+        """Return what is known of a message."""
+        received = [
+            f"{each.receive_count}. from {each.got_at:.1f} to {each.mine_until:.1f}"
+            for each in self.deliveries
+            if each.name == name
+        ]
+        return f" (received: {', '.join(received) or 'never'}; fate: {self.fates.get(name)})"
+
     def count(self, fate: Fate) -> int:
         """Return how many messages met this end."""
         return sum(each is fate for each in self.fates.values())
@@ -123,7 +132,7 @@ def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name])
     ended = {name for name, fate in ledger.fates.items() if fate is not Fate.REJECTED}
     seen = {each.name for each in ledger.deliveries}
     for name in sorted(ledger.accepted - ended - set(everywhere)):
-        yield f"{name} was accepted and is neither deleted nor dead nor left"
+        yield f"{name} was accepted and is neither deleted nor dead nor left{ledger.story(name)}"
     for name in sorted((seen | set(everywhere)) - ledger.accepted - ledger.uncertain):
         yield f"{name} was never sent"
     for name in sorted(set(left)):

@@ -94,7 +94,8 @@ async def live(plan: Plan, data_dir: Path) -> Report:
                 with trio.fail_after(_END_S):
                     for name in QUEUES:
                         await _wait_empty(admin.queue(name))
-                working.cancel_scope.cancel()
+                for trial in trials.values():
+                    trial.leave()
             for name in QUEUES:
                 await _judge(admin, name, report)
         machines.cancel_scope.cancel()

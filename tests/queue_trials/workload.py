@@ -31,6 +31,7 @@ class Trial:
         self.queue = queue
         self.ledger = ledger
         self._is_ending = False
+        self._is_over = False
         self._sender_count = 0
         self._has_sent = trio.Event()
         self._random = random
@@ -40,6 +41,10 @@ class Trial:
         """Send no more, wait until all sends have ended, and have workers finish what they get."""
         self._is_ending = True
         await self._has_sent.wait()
+
+    def leave(self) -> None:
+        """Let workers go when they were told what became of what they have."""
+        self._is_over = True
 
     async def send(self, sender: str) -> None:
         """Send to groups of this sender until told to stop."""
@@ -82,8 +87,8 @@ class Trial:
         return Name(group, self._counts[group])
 
     async def work(self) -> None:
-        """Receive and settle for ever; brokers come and go."""
-        while True:
+        """Receive and settle until told to leave; brokers come and go."""
+        while not self._is_over:
             count = self._random.randint(1, 20)
             timeout = self._random.choice([1.5, 2.0, 3.0])
             asked_at = trio.current_time()
