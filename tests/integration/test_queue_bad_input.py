@@ -45,7 +45,11 @@ WRONG = {
     "extension": (["extend", "{q}", "h", "--seconds", "43201"], 2, "is not in the range"),
     "empty batch": (["delete-message", "{q}"], 2, "Missing argument 'HANDLE...'"),
     "oversized batch": (["receive", "{q}", "--max", "1001"], 2, "is not in the range 1<=x<=1000"),
-    "oversized message": (["send", "{q}", "x" * 120_000], 1, "(batch_bytes_max); 0 messages sent"),
+    "oversized message": (
+        ["send", "{q}", "v", "--key", "x" * 120_000],
+        1,
+        "(batch_bytes_max); 0 messages sent",
+    ),
     "dead-letter loop": (
         ["alter", "{q}", "--set", "dead_letter_queue={q}"],
         1,
