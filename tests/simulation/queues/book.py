@@ -98,9 +98,12 @@ FinalTopic = Mapping[Place, FinalMessage]
 class QueueChecker:
     """One promise of queues. What it does not care for it ignores.
 
-    Of a queue that somebody seeks in or purges it is told nothing that may be from before, and
-    that it must forget all that it knew.
+    Of a queue that somebody seeks in it is told nothing that may be from before, and that it must
+    forget all that it knew; unless it heeds no seeks.
     """
+
+    heeds_seeks = True
+    """Whether what it promises ends when somebody goes back in a queue."""
 
     setups: Mapping[str, QueueSetup]
     """All queues by name; set by the book."""
@@ -214,20 +217,17 @@ class QueueBook:
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
         self.delivered_count += 1
-        if self._is_known(delivered):
-            self.tell(lambda checker: checker.delivered(delivered))
+        self._tell_of(delivered, lambda checker: checker.delivered(delivered))
 
     def wished(self, wish: Wish) -> None:
         """See `QueueChecker`."""
-        if self._is_known(wish.delivered):
-            self.tell(lambda checker: checker.wished(wish))
+        self._tell_of(wish.delivered, lambda checker: checker.wished(wish))
 
     def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
         if wish.action is SettleAction.DELETE and outcome is Outcome.DONE:
             self.deleted_count += 1
-        if self._is_known(wish.delivered):
-            self.tell(lambda checker: checker.told(wish, outcome, at))
+        self._tell_of(wish.delivered, lambda checker: checker.told(wish, outcome, at))
 
     def disturbed(self, queue: str, until: float) -> None:
         """Somebody seeks or purges; what is received before a time may be from before that."""
@@ -247,8 +247,10 @@ class QueueBook:
         """See `QueueChecker`."""
         self.tell(lambda checker: checker.ended(topics))
 
-    def _is_known(self, delivered: Delivered) -> bool:
-        return delivered.asked_at >= self._known_from.get(delivered.queue, 0.0)
+    def _tell_of(self, delivered: Delivered, tell: Callable[[QueueChecker], None]) -> None:
+        """Tell those who may draw conclusions from it."""
+        is_known = delivered.asked_at >= self._known_from.get(delivered.queue, 0.0)
+        self.tell(lambda checker: tell(checker) if is_known or not checker.heeds_seeks else None)
 
     def tell(self, tell: Callable[[QueueChecker], None]) -> None:
         """Tell all checkers something."""

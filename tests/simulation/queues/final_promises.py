@@ -72,6 +72,8 @@ class SentIsThere(QueueChecker):
     What is handed out is what is there.
     """
 
+    heeds_seeks = False
+
     def __init__(self) -> None:
         """Know of nothing sent."""
         self._acknowledged: dict[tuple[str, Place], Sent] = {}
@@ -116,6 +118,8 @@ class AllAccountedFor(QueueChecker):
     Still there is nothing, for at the end somebody receives and deletes everything. A message that
     is gone, and nobody has asked for that, is lost.
     """
+
+    heeds_seeks = False
 
     def __init__(self) -> None:
         """Know of nothing."""

@@ -102,16 +102,17 @@ class QueueGuests:
         self, name: str, do: Callable[[Client], Awaitable[None]], seconds: float, problem: str
     ) -> None:
         async def run(process: Process) -> None:
-            while True:
+            is_done = False
+            while not is_done:
                 try:
                     async with connect(
                         addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
                     ) as client:
                         await do(client)
-                        return
-                except TidelogError as error:
-                    process.env.probe("again", reason=str(error))
-                    await trio.sleep(BACKOFF_S)
+                        is_done = True
+                except* TidelogError as errors:
+                    process.env.probe("again", reason=str(errors.exceptions[0]))
+                await trio.sleep(BACKOFF_S)
 
         process = self._world.add_node(name).start(run)
         with trio.move_on_after(seconds):

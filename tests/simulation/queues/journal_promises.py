@@ -42,6 +42,8 @@ class JournalIsKept(QueueChecker):
     dead, or held by somebody; that it is handed out too often; that time runs backwards.
     """
 
+    heeds_seeks = False
+
     def __init__(self) -> None:
         """Know of no journal."""
         self._queues: dict[bytes, str] = {}

@@ -258,6 +258,12 @@ RIGHT: dict[str, list[Story]] = {
         LAZY_DONE,
         ended(message(b"0")),
     ],
+    "deleted while somebody goes back": [
+        disturbed("jobs", 99),
+        *DELETED,
+        LAZY_DONE,
+        ended(message(b"0")),
+    ],
     "a group in order": [
         delivered(got(1, queue="steps")),
         wished(got(1, queue="steps"), DELETE, 2),

@@ -41,7 +41,7 @@ class Waker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._wait, user, found, "sent", 0.0)
             await trio.sleep(_HEAD_START_S)
-            value = f"wake {self._setup.name}".encode()
+            value = f"wake {self._setup.name} at {trio.current_time()}".encode()
             sent = Sent(self._setup.topic, value, b"wake", trio.current_time())
             self._book.sent(sent)
             receipt = await queue.send(value, key=b"wake")
