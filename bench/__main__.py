@@ -17,6 +17,7 @@ from bench import (
     fetch,
     groups,
     idle,
+    idle_queues,
     latency,
     machine,
     members,
@@ -25,6 +26,7 @@ from bench import (
     partitions,
     produce,
     producer,
+    queue_takeover,
     queues,
     replication,
     startup,
@@ -52,6 +54,8 @@ _WORKLOADS: dict[str, Workload] = {
     "takeover": takeover.run,
     "queues": queues.run,
     "queues_replicated": queues.run_replicated,
+    "idle_queues": idle_queues.run,
+    "queue_takeover": queue_takeover.run,
 }
 _HERE = Path(__file__).resolve().parent
 _README = _HERE / "README.md"
