@@ -43,6 +43,12 @@ class Deadlines:
             heapify(self._heap)
             self._spared = len(self._heap)
 
+    def fill(self, deadlines: list[tuple[int, int]]) -> None:
+        """Replace all by times and first offsets that count."""
+        self._heap = deadlines
+        heapify(self._heap)
+        self._spared = len(self._heap)
+
     def next_ms(self) -> int | None:
         """Return the earliest one that counts."""
         while self._heap and not self._is_current(*self._heap[0]):

@@ -411,9 +411,7 @@ class QueueFold:
         self.attempts.clear()
         for attempt in reader.began.attempts:
             self.attempts.received(attempt)
-        self.runs.clear()
-        for first, end, status in reader.runs:
-            self.runs.put(first, end, status)
+        self.runs.fill(reader.runs)
 
     # -- how it is changed ----------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 Pure: no clock, no I/O. Time passes only by `advance`: until then a lease that has ended counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 from queue_layer.deadlines import Deadlines
@@ -61,6 +61,18 @@ class MessageRuns:
         self.counts[state] += end - first
         if state in (MessageState.LEASED, MessageState.DELAYED):
             self._deadlines.add(status.visible_at_ms, begins)
+
+    def fill(self, pieces: Sequence[Piece]) -> None:
+        """Replace all by other messages, ascending; time stays."""
+        self._runs.fill(pieces)
+        self.counts = [0, 0, 0, 0]
+        deadlines: list[tuple[int, int]] = []
+        for first, end, status in pieces:
+            state = self.state(status)
+            self.counts[state] += end - first
+            if state in (MessageState.LEASED, MessageState.DELAYED):
+                deadlines.append((status.visible_at_ms, first))
+        self._deadlines.fill(deadlines)
 
     def cut(self, first: int, end: int) -> list[Piece]:
         """Remove messages and return them."""

@@ -3,7 +3,7 @@
 Pure: no clock, no I/O. What costs something is the number of ranges, never that of the offsets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar, final
 
 from sortedcontainers import SortedDict
@@ -107,6 +107,16 @@ class RangeMap(Generic[Value]):
                 first = left_first
         self._ranges[first] = (end, value)
         return first
+
+    def fill(self, ranges: Iterable[tuple[int, int, Value]]) -> None:
+        """Replace all by other ranges, ascending: much faster than one by one."""
+        kept: dict[int, tuple[int, Value]] = {}
+        at = 0
+        for first, end, value in ranges:
+            assert at <= first < end, f"[{first}, {end}) begins below {at} or is empty"
+            kept[first] = (end, value)
+            at = end
+        self._ranges = SortedDict(kept) if kept else _NOTHING
 
     def clear(self) -> None:
         """Remove all."""

@@ -21,17 +21,19 @@ from wire.redrives import RedriveStatus
 
 RUNS_PER_PART: Final = 5_000
 """At some 40 bytes each, a part is far below the limit of a record."""
-BYTES_SINCE_MIN: Final = 4 * 1024 * 1024
-SIZES_SINCE_MIN: Final = 4
+BYTES_SINCE_MIN: Final = 1024 * 1024
+"""At some 60 bytes for a receive of messages that follow each other and their deletion, that is
+about a second for whoever takes over."""
 
 
 def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
     """Return whether the journal has grown enough since the last snapshot to write another one.
 
-    It is four times as long as the snapshot and at least 4 MiB: so of all that is written at most a
-    fifth are snapshots, and whoever takes over reads at most five times what it needs.
+    It is as long as the snapshot and at least 1 MiB: so of all that is written at most a half are
+    snapshots, and whoever takes over reads at most twice what it needs. Entries are applied much
+    more slowly than a snapshot, byte by byte, and nobody serves the queue meanwhile.
     """
-    return bytes_since > max(BYTES_SINCE_MIN, SIZES_SINCE_MIN * snapshot_bytes)
+    return bytes_since > max(BYTES_SINCE_MIN, snapshot_bytes)
 
 
 def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator[SnapshotRuns]:

@@ -27,7 +27,8 @@ from wire.errors import (
 from wire.produce import AckLevel, Acks
 from wire.record_batch import Columns, check_produced, decode_columns, encode_batch
 
-_STEP_BYTES: Final = 1 << 20
+_STEP_BYTES: Final = 64 << 10
+"""Applied in one go, before others get their turn."""
 _BATCH_BYTES_MAX: Final = 512 << 10
 """Of frames in one batch, unless a single one is larger."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20

@@ -57,3 +57,13 @@ def test_all_can_be_forgotten() -> None:
     current.deadlines.clear()
 
     assert current.deadlines.next_ms() is None
+
+
+def test_deadlines_that_are_filled_in_come_in_order() -> None:
+    current = Current()
+    current.add(5, 9)
+    current.kept = {(30, 1), (10, 2), (20, 3)}
+
+    current.deadlines.fill([(30, 1), (10, 2), (20, 3)])
+
+    assert current.deadlines.pop_due(100) == [(10, 2), (20, 3), (30, 1)]

@@ -71,3 +71,15 @@ def test_nothing_is_left_after_all_is_cleared() -> None:
     assert runs.counts == [0, 0, 0, 0]
     assert runs.next_deadline_ms() is None
     assert list(runs) == []
+
+
+def test_runs_that_are_filled_in_at_once_are_as_if_put_one_by_one() -> None:
+    one_by_one, filled = all_kinds(), MessageRuns()
+    filled.put(3, 4, DEAD)
+
+    filled.fill(list(one_by_one))
+
+    assert list(filled) == list(one_by_one)
+    assert (filled.counts, filled.next_deadline_ms()) == (one_by_one.counts, 100)
+    assert filled.advance(100) == one_by_one.advance(100)
+    assert filled.counts == one_by_one.counts

@@ -85,3 +85,17 @@ def test_a_range_is_found_by_where_it_begins() -> None:
     assert ranges.starting_at(4) is None
     ranges.clear()
     assert len(ranges) == 0
+
+
+def test_ranges_are_replaced_at_once() -> None:
+    ranges: RangeMap[str] = RangeMap()
+    ranges.put(5, 6, "old")
+
+    ranges.fill([(0, 2, "a"), (2, 3, "b"), (7, 9, "b")])
+    assert list(ranges) == [(0, 2, "a"), (2, 3, "b"), (7, 9, "b")]
+    assert list(ranges.pieces(1, 8)) == [(1, 2, "a"), (2, 3, "b"), (7, 8, "b")]
+
+    ranges.fill([])
+    assert list(ranges) == []
+    with pytest.raises(AssertionError):
+        ranges.fill([(0, 2, "a"), (1, 3, "b")])

@@ -49,11 +49,11 @@ def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
 @pytest.mark.parametrize(
     ("since", "size", "is_due"),
     [
-        (4 * MIB, 0, False),
-        (4 * MIB + 1, 0, True),
-        (4 * MIB + 1, MIB, True),
-        (8 * MIB, 2 * MIB, False),
-        (8 * MIB + 1, 2 * MIB, True),
+        (MIB, 0, False),
+        (MIB + 1, 0, True),
+        (MIB + 1, MIB, True),
+        (MIB + 1, 2 * MIB, False),
+        (2 * MIB + 1, 2 * MIB, True),
     ],
 )
 def test_a_snapshot_is_due_when_it_is_a_small_part_of_what_was_written(
