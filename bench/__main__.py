@@ -26,6 +26,7 @@ from bench import (
     partitions,
     produce,
     producer,
+    queue_backlog,
     queue_takeover,
     queues,
     replication,
@@ -54,6 +55,7 @@ _WORKLOADS: dict[str, Workload] = {
     "takeover": takeover.run,
     "queues": queues.run,
     "queues_replicated": queues.run_replicated,
+    "queue_backlog": queue_backlog.run,
     "idle_queues": idle_queues.run,
     "queue_takeover": queue_takeover.run,
 }

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count as count_from
 from statistics import quantiles
-from time import perf_counter, process_time
+from time import perf_counter, process_time, time_ns
 from typing import Final, final
 
 import trio
@@ -21,6 +21,8 @@ import tidelog
 from bench.machine import ROOT
 
 MESSAGE_BYTES: Final = 1024
+EACH_ITS_OWN: Final = -1
+"""As many groups as messages."""
 _TIME_DIGITS: Final = 24
 _FILLER: Final = bytes(range(256)) * (MESSAGE_BYTES // 256)
 _WAIT_S: Final = 5.0
@@ -33,7 +35,7 @@ class LoadOrder:
     """What a load process is to do."""
 
     role: str
-    """`send`, `work`, `produce`, `fetch`."""
+    """`send`, `work`, `produce`, `fetch`; `fill`: produce as queues do, with keys."""
     addresses: str
     name: str
     """Of the queue, and of its topic."""
@@ -44,7 +46,8 @@ class LoadOrder:
     rate: float = 0.0
     """Messages a second, over all tasks; 0 for as many as possible."""
     group_count: int = 0
-    """FIFO: how many groups the messages have; 0 for messages without."""
+    """FIFO: how many groups the messages have; 0 for messages without, `EACH_ITS_OWN`."""
+    value_bytes: int = MESSAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class _Load:
             "work": self._work,
             "produce": self._produce,
             "fetch": self._fetch,
+            "fill": self._fill,
         }
         self._share = _Share(self._order)
         began, cpu_before = perf_counter(), process_time()
@@ -164,11 +168,15 @@ class _Load:
             _middle_and_tail(self._received_in),
         )
 
+    def _values(self, count: int, due: float) -> list[bytes]:
+        head = b"%0*d" % (_TIME_DIGITS, int(due * 1e9))
+        return [head + _FILLER[_TIME_DIGITS : self._order.value_bytes]] * count
+
     async def _send(self) -> None:
         while self._share.left:
             taken, due = self._share.take()
             await _sleep_until(due)
-            values = _values(taken, due)
+            values = self._values(taken, due)
             if not self._order.group_count:
                 await self._queue.send_batch(values)
                 continue
@@ -200,7 +208,24 @@ class _Load:
         async with self._client.producer(batch_bytes_max=QUEUE_BATCH_BYTES) as producer:
             while self._share.left:
                 taken, due = self._share.take()
-                await producer.send_many(self._order.name, _values(taken, due))
+                await producer.send_many(self._order.name, self._values(taken, due))
+
+    async def _fill(self) -> None:
+        group_count = self._order.group_count
+        prefix = b"%d-" % time_ns()
+        async with self._client.producer(batch_bytes_max=QUEUE_BATCH_BYTES) as producer:
+            while self._share.left:
+                taken, due = self._share.take()
+                keys = None
+                if group_count:
+                    numbers = (next(self._numbers) for _ in range(taken))
+                    own = group_count == EACH_ITS_OWN
+                    keys = [
+                        prefix + b"%d" % each if own else b"%d" % (each % group_count)
+                        for each in numbers
+                    ]
+                values = self._values(taken, due)
+                await producer.send_many(self._order.name, values, keys=keys)
 
     async def _fetch(self) -> None:
         left = self._order.count
@@ -210,11 +235,6 @@ class _Load:
                 left -= len(batch.values)
                 if not left:
                     return
-
-
-def _values(count: int, due: float) -> list[bytes]:
-    head = b"%0*d" % (_TIME_DIGITS, int(due * 1e9))
-    return [head + _FILLER[_TIME_DIGITS:]] * count
 
 
 def _middle_and_tail(seconds: Sequence[float]) -> tuple[float, float]:
