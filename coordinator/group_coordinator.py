@@ -220,6 +220,8 @@ class GroupCoordinator:
             self._leadership.carry_out(touched.records)
 
     def _tick(self, leading: GroupLeading) -> None:
+        if leading.next_deadline_ms is None:
+            return  # Without members nobody need look at all topics whenever one is created.
         if self._topics is None:
             self._topics = shapes_of(self._metadata.state)
         outcome = leading.tick(self._topics, wall_ms=self._wall_ms(), now_ms=now_ms())
