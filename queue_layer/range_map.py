@@ -59,10 +59,26 @@ class RangeMap(Generic[Value]):
 
     def cut(self, first: int, end: int) -> list[tuple[int, int, Value]]:
         """Remove `[first, end)` and return the pieces that were there."""
+        if first >= end or not self._ranges:
+            return []
         whole = self._ranges.get(first)
         if whole is not None and whole[0] == end:
             del self._ranges[first]
             return [(first, end, whole[1])]
+        index = self._ranges.bisect_right(first) - 1
+        if index >= 0:
+            start, (range_end, value) = self._ranges.peekitem(index)
+            if range_end <= first and index + 1 == len(self._ranges):
+                return []
+            if end <= range_end:
+                # One range has all of it, as mostly.
+                if start < first:
+                    self._ranges[start] = (first, value)
+                else:
+                    del self._ranges[start]
+                if end < range_end:
+                    self._ranges[end] = (range_end, value)
+                return [(first, end, value)]
         found = list(self.pieces(first, end))
         if not found:
             return []
@@ -116,7 +132,10 @@ class RangeMap(Generic[Value]):
             assert at <= first < end, f"[{first}, {end}) begins below {at} or is empty"
             kept[first] = (end, value)
             at = end
-        self._ranges = SortedDict(kept) if kept else _NOTHING
+        self._ranges = _NOTHING
+        if kept:
+            self._ranges = SortedDict()
+            self._ranges.update(kept)
 
     def clear(self) -> None:
         """Remove all."""

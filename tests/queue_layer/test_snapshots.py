@@ -49,11 +49,11 @@ def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
 @pytest.mark.parametrize(
     ("since", "size", "is_due"),
     [
-        (MIB, 0, False),
-        (MIB + 1, 0, True),
-        (MIB + 1, MIB, True),
-        (MIB + 1, 2 * MIB, False),
-        (2 * MIB + 1, 2 * MIB, True),
+        (MIB // 2, 0, False),
+        (MIB // 2 + 1, 0, True),
+        (MIB // 2 + 1, MIB, True),
+        (MIB, 2 * MIB, False),
+        (MIB + 1, 2 * MIB, True),
     ],
 )
 def test_a_snapshot_is_due_when_it_is_a_small_part_of_what_was_written(
