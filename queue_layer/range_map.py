@@ -70,14 +70,8 @@ class RangeMap(Generic[Value]):
             start, (range_end, value) = self._ranges.peekitem(index)
             if range_end <= first and index + 1 == len(self._ranges):
                 return []
-            if end <= range_end:
-                # One range has all of it, as mostly.
-                if start < first:
-                    self._ranges[start] = (first, value)
-                else:
-                    del self._ranges[start]
-                if end < range_end:
-                    self._ranges[end] = (range_end, value)
+            if end <= range_end:  # As mostly.
+                self._cut_inside(start, range_end, (first, end))
                 return [(first, end, value)]
         found = list(self.pieces(first, end))
         if not found:
@@ -88,6 +82,17 @@ class RangeMap(Generic[Value]):
             if start == last_start and range_end > end:
                 self._ranges[end] = (range_end, last_value)
         return found
+
+    def _cut_inside(self, start: int, range_end: int, piece: tuple[int, int]) -> None:
+        """Remove a piece of the range from `start` to `range_end`, which has all of it."""
+        first, end = piece
+        value = self._ranges[start][1]
+        if start < first:
+            self._ranges[start] = (first, value)
+        else:
+            del self._ranges[start]
+        if end < range_end:
+            self._ranges[end] = (range_end, value)
 
     def _remove_from(self, start: int, value: Value) -> int:
         """Remove the range that holds `start`, from there on; return where it ended."""
