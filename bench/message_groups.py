@@ -26,6 +26,7 @@ _CYCLES = 1_000
 _RATIO_GOAL = 1.3
 _START_MS: Final = 1_700_000_000_000
 _BLOCKED_MESSAGES = 200_000
+_WINDOW_MS: Final = 300_000
 
 
 @final
@@ -150,10 +151,10 @@ def _deduplication(settings: Settings) -> list[Row]:
             window.appended(key, number, accepted_ms=_START_MS)
 
     began = process_time()
-    send_all(DeduplicationWindow())
+    send_all(DeduplicationWindow(_WINDOW_MS))
     took_us = (process_time() - began) / count * 1e6
     tracemalloc.start()
-    send_all(window := DeduplicationWindow())
+    send_all(window := DeduplicationWindow(_WINDOW_MS))
     ours = tracemalloc.get_traced_memory()[0]
     entries = {
         blake2b(b"%d" % number, digest_size=16).digest(): (number, _START_MS + number)
