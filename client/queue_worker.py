@@ -179,7 +179,8 @@ class QueueWorker:
         self._receive = receive
         self._settler = settler
         self._cluster = cluster
-        self._handler = handler
+        self._handler: Callable[[Message], object] = handler
+        """Whether it is async, as it must be, is seen when it is called."""
         self._config = config
         self._tasks: dict[_Task, None] = {}
         """Messages in hand or at work."""
@@ -294,7 +295,7 @@ class QueueWorker:
         verdict: Verdict | None = DELETE
         with trio.CancelScope() as task.scope:
             try:
-                work: object = self._handler(await joined(message, self._config.value_bytes_max))
+                work = self._handler(await joined(message, self._config.value_bytes_max))
                 if not isinstance(work, Awaitable):
                     return self._misuse()
                 await work
