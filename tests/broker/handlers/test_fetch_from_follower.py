@@ -180,15 +180,11 @@ def test_whoever_reads_from_followers_sees_all_in_order_while_brokers_die() -> N
             async with client.consumer(
                 TOPIC, auto_offset_reset="earliest", read_from="followers"
             ) as consumer:
-                async for record in consumer:
-                    seen.append(record.offset)
-                    if writer.should_stop and len(seen) >= max(writer.of(0)):
-                        return
+                records = consumer.records()
+                while True:
+                    seen.append((await anext(records)).offset)
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(brokers.with_client, write)
-            await until(lambda: len(writer.acknowledged) >= 20)
-            nursery.start_soon(brokers.with_client, read)
+        async def trouble() -> None:
             for _ in range(4):
                 so_far = len(seen)
                 await until(lambda: len(seen) >= so_far + 20, 60)  # noqa: B023
@@ -203,6 +199,15 @@ def test_whoever_reads_from_followers_sees_all_in_order_while_brokers_die() -> N
                 brokers.start(leader)
                 await until(lambda: brokers.in_sync() == set(NODES), 60)
             writer.should_stop = True
+
+        async with trio.open_nursery() as nursery:
+            async with trio.open_nursery() as writing:
+                writing.start_soon(brokers.with_client, write)
+                await until(lambda: len(writer.acknowledged) >= 20)
+                nursery.start_soon(brokers.with_client, read)
+                await trouble()
+            await until(lambda: len(seen) > max(writer.of(0)), 60)
+            nursery.cancel_scope.cancel()
 
         assert seen == list(range(len(seen))), "nothing is skipped, nothing comes twice"
 
