@@ -52,6 +52,11 @@ class Delivery:
     """Nobody else may have it before: the time of asking and the visibility timeout, or when this
     worker began to give it away."""
 
+    def extended(self, asked_at: float, seconds: float, *, is_certain: bool) -> None:
+        """Note that it was asked to keep it for so long from then on, which may be shorter."""
+        until = asked_at + seconds
+        self.mine_until = until if is_certain else min(until, self.mine_until)
+
 
 @final
 @dataclass(slots=True)

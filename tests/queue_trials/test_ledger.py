@@ -115,6 +115,22 @@ def mixed_up(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
     receive(ledger, 9, A[4], A[3], count=2)
 
 
+@pytest.mark.parametrize(("is_certain", "until"), [(True, 8.5), (False, 8)])
+def test_who_extends_has_it_from_then_on_only(is_certain: bool, until: float) -> None:
+    """That may be shorter than what was left, as in SQS; if nobody answered, either may be so."""
+    ledger, dead, left = a_good_ledger()
+    delivery = ledger.receives[2][0]
+
+    delivery.extended(7, 1.5, is_certain=is_certain)
+    receive(ledger, until, A[3], count=2)
+
+    assert problems(ledger, dead, left) == []
+
+    receive(ledger, until - 1, A[3], count=3)
+
+    assert any("was handed out again" in each for each in problems(ledger, dead, left))
+
+
 @pytest.mark.parametrize(
     ("harm", "complaint"),
     [

@@ -19,6 +19,7 @@ _REFUSALS: Final = (
 """After all other errors it may have been done."""
 _SEND_MAX: Final = 8
 _PAUSE_S: Final = 0.02
+_EXTENSION_S: Final = 2.0
 _BACKOFF_S: Final = 0.1
 
 
@@ -159,8 +160,9 @@ class Trial:
     async def _extend_and_delete(self, message: tidelog.Message, delivery: Delivery) -> None:
         await trio.sleep(self._random.uniform(0, 1))
         asked_at = trio.current_time()
-        if await _try(message.extend(2)):
-            delivery.mine_until = max(delivery.mine_until, asked_at + 2)
+        is_certain = await _try(message.extend(_EXTENSION_S))
+        delivery.extended(asked_at, _EXTENSION_S, is_certain=is_certain)
+        if is_certain:
             await trio.sleep(self._random.uniform(0, 1))
         await self._delete([(message, delivery)])
 
