@@ -66,6 +66,8 @@ class Replicas:
         """Nodes that have lost files, before they are let in again: then they must know it."""
         self._returned: set[int] = set()
         """Those of them that have registered since."""
+        self._let_go: set[int] = set()
+        """Nodes whose process left and whose disk was another thing then, before they register."""
         self._loss_epochs: dict[minutes.Partition, int | None] = {}
         self.has_kept_cache: Callable[[int], bool] = lambda _: False
         """Says of a node whether nothing has happened to its memory since a process ran there."""
@@ -162,7 +164,11 @@ class Replicas:
         leader: PartitionLeader,
         in_sync: Sequence[tuple[int, int]],
     ) -> None:
-        """See `ReplicaListener`."""
+        """See `ReplicaListener`.
+
+        Of a process that has left in good order nothing need be there any more: the cluster refuses
+        it, also if its leader has not heard of that (seed 8200025).
+        """
         state = self._minutes.image.state
         known = state.partition(*replica.key)
         if known is None:
@@ -179,7 +185,10 @@ class Replicas:
             {
                 node: logs.get(node, ReplicaLog(0, 0))
                 for node, epoch in joining
-                if leads and node in state.brokers and state.brokers[node].broker_epoch == epoch
+                if leads
+                and node not in self._let_go
+                and node in state.brokers
+                and state.brokers[node].broker_epoch == epoch
             },
             leader.durability is Durability.FSYNC,
         )
@@ -279,6 +288,7 @@ class Replicas:
         for replicas in self._opened.values():
             replicas.pop(node_id, None)
         self._is_known_now(node_id)
+        self._let_go.add(node_id)
 
     def _is_let_in(self, node_id: int) -> bool:
         """Return whether a node that has lost files is back: it must know by now what is lost."""
@@ -298,6 +308,7 @@ class Replicas:
     def _registered(self, node_id: int, disk_id: str) -> None:
         """Take note that what was on another disk of a node is gone, and what in its memory."""
         self._is_known_now(node_id)
+        self._let_go.discard(node_id)
         self._returned |= self._damaged & {node_id}
         if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
             self._disk_ids[node_id] = disk_id

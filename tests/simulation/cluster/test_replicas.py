@@ -180,6 +180,49 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
     Simulation(3).run(main)
 
 
+def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_another_thing() -> None:
+    """The leader has not heard that it left; the cluster refuses it (seed 8200025)."""
+
+    async def main(world: World) -> None:
+        asked = list[Asked]()
+        minutes = Minutes([], world.clock.current_time, world.clock.fail)
+        minutes.on_asked.append(asked.append)
+        replicas = Replicas(minutes)
+        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(60):
+            brokers = ThreeBrokers(world)
+            brokers.start()
+            await brokers.serve()
+
+            async def work(client: Client) -> None:
+                await make_topic(client)
+                await produce(client, 5)
+                await brokers.all_in_sync()
+                gone, leader_id = brokers.followers()[0], brokers.leader()
+                (key,) = replicas._opened
+                brokers.kill(gone)
+                await until(lambda: gone not in brokers.in_sync())
+                replica = replicas._opened[key][leader_id]
+                leader = replica.leader
+                assert leader is not None
+                epoch = minutes.image.state.brokers[gone].broker_epoch
+                wish = [(leader_id, 0), (gone, epoch)]
+
+                replicas.asks(leader_id, replica, leader, wish)
+                minutes.on_disk_changed[0](gone)
+                replicas.asks(leader_id, replica, leader, wish)
+
+                assert [[*each.logs] for each in asked[-2:]] == [[gone], []]
+
+                brokers.start(gone)
+                await brokers.all_in_sync()
+
+                assert [*asked[-1].logs] == [gone]
+
+            await brokers.with_client(work)
+
+    Simulation(4).run(main)
+
+
 def test_nobody_watches_afterwards() -> None:
     owners = (Partition, Fetcher, InSyncKeeper)
     before = [dict(owner.__dict__) for owner in owners]
