@@ -273,9 +273,15 @@ class DiskFaults:
         return True
 
     def _are_let_go(self, machines: Iterable[Machine]) -> bool:
-        """Return whether others are all that the cluster counts on."""
+        """Return whether others are all that the cluster counts on, and will count on.
+
+        As long as a broker is let in, the cluster grants its leader's wish for it, be its process
+        gone (seed 7400010).
+        """
         node_ids = {machine.node_id for machine in machines}
         state = self._minutes.image.state
+        if any(node_id in node_ids and each.can_lead for node_id, each in state.brokers.items()):
+            return False
         return all(
             node_ids.isdisjoint((*partition.in_sync_replicas, *partition.eligible_leader_replicas))
             for topic in state.catalog.topics
