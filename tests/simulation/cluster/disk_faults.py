@@ -100,6 +100,8 @@ class DiskFaults:
 
     def _cut_proven(self, machine: Machine, random: Random) -> None:
         """Cut what is missed when it is gone, of a node that may be counted on."""
+        if self._attacker.has_damaged:
+            return  # A checkpoint may be too damaged to say what is missed.
         disk = machine.node.disk
         is_beside = random.random() < _CHECKPOINTS
         paths = _sample(random, _checkpoints(disk) if is_beside else _proven_files(disk))
