@@ -8,10 +8,9 @@ from client.client import Client
 from tests.broker.replication.lives import Writer
 from tests.broker.replication.three_brokers import (
     NODES,
-    PORT,
     TOPIC,
     ThreeBrokers,
-    host_of,
+    connected,
     live,
     make_topic,
     produce,
@@ -22,7 +21,6 @@ from tests.simulation.process import Process
 from wire import api
 from wire.error_code import ErrorCode
 from wire.fetch import FetchRequest, PartitionFetch, PartitionFetched
-from wire.rpc import open_rpc
 
 Ask = Callable[[int, bool, int], Awaitable[tuple[PartitionFetched, dict[int, bytes]]]]
 """Asks at an offset, as a follower or not, and waits for so many milliseconds."""
@@ -42,9 +40,7 @@ async def asking(
     done = trio.Event()
 
     async def run(process: Process) -> None:
-        async with open_rpc(
-            process.env.network, host_of(node_id), PORT, client_name="", client_version=""
-        ) as connection:
+        async with connected(process, node_id) as connection:
 
             async def ask(
                 offset: int, from_follower: bool, max_wait_ms: int

@@ -11,8 +11,8 @@ from tests.broker.queues.asking import Message, received, submit_receive, submit
 from tests.broker.queues.workers import JOURNAL, Workers
 from tests.broker.replication.three_brokers import (
     NODES,
-    PORT,
     ThreeBrokers,
+    connected,
     host_of,
     live,
     produce,
@@ -21,7 +21,6 @@ from tests.coordinator.raft_life import until
 from tests.simulation.process import Process
 from wire.errors import BrokerError, NotLeaderError, TidelogError
 from wire.queues import SettleAction
-from wire.rpc import open_rpc
 
 MESSAGES = 60
 
@@ -45,13 +44,7 @@ async def at_leader(brokers: ThreeBrokers, process: Process, queue_id: bytes) ->
     while True:
         leader = brokers.leader(JOURNAL)
         try:
-            async with open_rpc(
-                process.env.network,
-                host_of(leader or 1),
-                PORT,
-                client_name="a client",
-                client_version="0",
-            ) as client:
+            async with connected(process, leader or 1) as client:
                 with trio.move_on_after(10):
                     return await received(submit_receive(client, queue_id, 1))
         except (TidelogError, OSError):
@@ -105,13 +98,7 @@ def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kep
             assert await at_leader(brokers, process, queue_id) == []
             second = brokers.leader(JOURNAL)
             assert second is not None
-            async with open_rpc(
-                process.env.network,
-                host_of(second),
-                PORT,
-                client_name="a client",
-                client_version="0",
-            ) as connection:
+            async with connected(process, second) as connection:
                 reply = await submit_settle(connection, queue_id, messages).reply()
                 assert reply.results[0].error is None
                 assert reply.results[0].refused == []
@@ -133,13 +120,7 @@ def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> N
         done = trio.Event()
 
         async def client(process: Process) -> None:
-            async with open_rpc(
-                process.env.network,
-                host_of(first),
-                PORT,
-                client_name="a client",
-                client_version="0",
-            ) as connection:
+            async with connected(process, first) as connection:
                 pending = submit_receive(connection, queue_id, max_wait_ms=600_000)
                 await trio.sleep(1)
                 brokers.stop(first)
@@ -198,13 +179,7 @@ def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
         done = trio.Event()
 
         async def client(process: Process) -> None:
-            async with open_rpc(
-                process.env.network,
-                host_of(first),
-                PORT,
-                client_name="a client",
-                client_version="0",
-            ) as connection:
+            async with connected(process, first) as connection:
                 messages = await received(submit_receive(connection, queue_id, 1))
                 others = [host_of(node) for node in NODES if node != first]
                 heal = brokers.world.network.partition([host_of(first)], others)

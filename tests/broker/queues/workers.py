@@ -5,11 +5,11 @@ from typing import NamedTuple, final
 import trio
 
 from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
-from tests.broker.replication.three_brokers import PORT, ThreeBrokers, host_of
+from tests.broker.replication.three_brokers import ThreeBrokers, connected
 from tests.simulation.process import Process
 from wire.errors import TidelogError
 from wire.queues import SettleAction
-from wire.rpc import RpcConnection, open_rpc
+from wire.rpc import RpcConnection
 
 JOURNAL = "queue@orders"
 
@@ -56,13 +56,7 @@ class Workers:
                 continue
             try:
                 with trio.move_on_after(20):
-                    async with open_rpc(
-                        process.env.network,
-                        host_of(leader),
-                        PORT,
-                        client_name="a worker",
-                        client_version="0",
-                    ) as client:
+                    async with connected(process, leader) as client:
                         await self._work(client, action)
             except (TidelogError, OSError):
                 await trio.sleep(0.05)

@@ -63,6 +63,19 @@ _LOSSES = [
 ]
 
 
+async def _leave_one_behind(brokers: ThreeBrokers) -> tuple[int, int, int]:
+    """Take all down; return who led, who was away before, and who has what the leader had.
+
+    The first two are the majority of the nodes.
+    """
+    leader = await brokers.leads()
+    behind, other = brokers.followers()
+    brokers.kill(behind)
+    await until(lambda: brokers.in_sync() == {leader, other}, 30)
+    brokers.cut_power(leader, other)
+    return leader, behind, other
+
+
 @pytest.mark.parametrize("lose", _LOSSES)
 def test_who_has_lost_its_files_leads_nothing_although_it_is_the_first_to_come_back(
     lose: Callable[[ThreeBrokers, int], None],
@@ -92,12 +105,7 @@ def test_who_has_lost_its_files_waits_for_those_who_have_them_for_as_long_as_it_
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             del client
-            victim = await brokers.leads()
-            behind, other = brokers.followers()
-            brokers.kill(behind)
-            await until(lambda: brokers.in_sync() == {victim, other}, 30)
-            # Others hold the majority of the nodes: who was away, and the one that lost its files.
-            brokers.cut_power(victim, other)
+            victim, behind, other = await _leave_one_behind(brokers)
             lose(brokers, victim)
             brokers.start(victim, behind)
             await trio.sleep(_LONG_S)
@@ -118,11 +126,7 @@ def test_what_was_found_to_be_lost_is_known_after_a_crash_right_after_it_was_fou
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             del client
-            victim = await brokers.leads()
-            behind, other = brokers.followers()
-            brokers.kill(behind)
-            await until(lambda: brokers.in_sync() == {victim, other}, 30)
-            brokers.cut_power(victim, other)
+            victim, behind, other = await _leave_one_behind(brokers)
             lose(brokers, victim)
             random = Random(3)
             for _ in range(20):

@@ -17,9 +17,9 @@ from isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
 from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
 from tests.broker.replication.three_brokers import (
     NODES,
-    PORT,
     TOPIC,
     ThreeBrokers,
+    connected,
     host_of,
     live,
     make_topic,
@@ -33,7 +33,6 @@ from wire.compression import Codec
 from wire.errors import LeaderNotAvailableError, OutOfOrderSequenceError, from_wire
 from wire.produce import Acks, PartitionAppended, PartitionBatch, ProduceRequest
 from wire.record_batch import Columns, encode_batch
-from wire.rpc import open_rpc
 
 PRODUCER_ID: Final = 4711
 
@@ -60,9 +59,7 @@ async def send(brokers: ThreeBrokers, *sequences: int) -> list[PartitionAppended
     done = trio.Event()
 
     async def run(process: Process) -> None:
-        async with open_rpc(
-            process.env.network, host_of(leader_id), PORT, client_name="", client_version=""
-        ) as connection:
+        async with connected(process, leader_id) as connection:
             for sequence in sequences:
                 data = batch(sequence)
                 entry = PartitionBatch(topic_id, 0, len(data))

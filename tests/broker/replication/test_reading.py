@@ -16,10 +16,10 @@ from tests.broker.replication.damage import (
 )
 from tests.broker.replication.three_brokers import (
     NODES,
-    PORT,
     TOPIC,
     Acknowledged,
     ThreeBrokers,
+    connected,
     host_of,
     live,
 )
@@ -37,7 +37,6 @@ from wire.errors import (
 )
 from wire.outbox import FileRegion
 from wire.replication import ReplicaIdentity, ReplicaReadReply, ReplicaReadRequest
-from wire.rpc import open_rpc
 
 
 def test_a_leader_that_sent_damaged_bytes_looks_at_them_and_another_one_leads() -> None:
@@ -118,9 +117,7 @@ def test_a_follower_reads_whole_batches_from_where_it_wants_to_where_it_wants() 
                 return sorted(found)
 
             async def read(process: Process) -> None:
-                async with open_rpc(
-                    process.env.network, host_of(leader), PORT, client_name="", client_version=""
-                ) as connection:
+                async with connected(process, leader) as connection:
                     for offset, end, size in ((50, 55, 1 << 20), (51, 60, 1), (119, 120, 1)):
                         request = ReplicaReadRequest(name, topic_id, 0, epoch, offset, end, size)
                         got.append(await connection.call(api.REPLICA_READ, request, take=take))

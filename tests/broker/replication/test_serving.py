@@ -14,7 +14,7 @@ from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
     ThreeBrokers,
-    host_of,
+    connected,
     live,
     make_topic,
     produce,
@@ -31,7 +31,7 @@ from wire.replication import (
     ReplicaIdentity,
     ReplicaPosition,
 )
-from wire.rpc import RpcConnection, open_rpc
+from wire.rpc import RpcConnection
 from wire.session import MetadataRequest
 
 Request = TypeVar("Request")
@@ -76,9 +76,7 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
         done = trio.Event()
 
         async def lie(process: Process) -> None:
-            async with open_rpc(
-                process.env.network, host_of(leader), 8433, client_name="", client_version=""
-            ) as connection:
+            async with connected(process, leader) as connection:
                 for name, _ in lies:
                     fetch = ReplicaFetchRequest(name, False, 0, 1, [], [], [])
                     refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
@@ -128,9 +126,7 @@ def test_a_position_beyond_the_log_of_the_leader_moves_nothing() -> None:
         done = trio.Event()
 
         async def ask(process: Process) -> None:
-            async with open_rpc(
-                process.env.network, host_of(leader), 8433, client_name="", client_version=""
-            ) as connection:
+            async with connected(process, leader) as connection:
                 reply = await connection.ask(api.REPLICA_FETCH, request)
                 parts.append(reply.results[0].diverging or reply.results[0].error)
 

@@ -7,6 +7,7 @@ Real code on virtual time; machines are killed, paused and cut off from each oth
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar, final
 
 import trio
@@ -22,6 +23,7 @@ from tests.logstore.logs import records_in
 from tests.simulation.node import Node
 from tests.simulation.process import Process
 from tests.simulation.world import Simulation, World
+from wire.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
 
@@ -56,6 +58,11 @@ async def produce(
 
 def host_of(node_id: int) -> str:
     return f"node{node_id}"
+
+
+def connected(process: Process, node_id: int) -> AbstractAsyncContextManager[RpcConnection]:
+    """Connect to one broker, say hello, and stay until the end of the block."""
+    return open_rpc(process.env.network, host_of(node_id), PORT, client_name="", client_version="")
 
 
 @final
