@@ -266,8 +266,10 @@ class Segments:
         Raises:
             OSError: The disk failed.
         """
-        for segment in self._segments:
-            if segment.max_timestamp_ms >= timestamp_ms:
+        known_ms = [segment.max_timestamp_ms for segment in self._segments]
+        newest = self._newest_ms(known_ms, timestamp_ms)
+        for segment, newest_ms in zip(self._segments, newest, strict=True):
+            if newest_ms >= timestamp_ms:
                 entry = segment.loaded_index(config).before_time(timestamp_ms)
                 return segment.base_offset if entry is None else entry[0]
         return self.end.offset
@@ -293,14 +295,35 @@ class Segments:
 
     def facts(self, *, now_ms: int) -> list[SegmentFacts]:
         """Return what retention needs to know of the sealed ones, oldest first."""
-        return [
-            SegmentFacts(
-                segment.size_bytes,
-                segment.end_offset,
-                min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms),
-            )
-            for segment in self.sealed
+        known_ms = [
+            min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms)
+            for segment in self._segments
         ]
+        return [
+            SegmentFacts(segment.size_bytes, segment.end_offset, newest_ms)
+            for segment, newest_ms in zip(
+                self.sealed, self._newest_ms(known_ms, now_ms), strict=False
+            )
+        ]
+
+    def _newest_ms(self, known_ms: Sequence[int], end_ms: int) -> list[int]:
+        """Return how young records of each segment may be, of which `known_ms` can be read.
+
+        Nobody knows how young what is damaged was: as young as what came behind it, or as `end_ms`.
+        To guess less would delete it while others can still mend it, and theirs with it as soon as
+        this replica leads.
+        """
+        newest: list[int] = []
+        behind_ms = end_ms
+        for segment, newest_known_ms in zip(
+            reversed(self._segments), reversed(known_ms), strict=True
+        ):
+            is_known = segment.end_offset > segment.base_offset and not self.damage.touches(
+                segment.base_offset, segment.end_offset
+            )
+            behind_ms = newest_known_ms if is_known else max(newest_known_ms, behind_ms)
+            newest.append(behind_ms)
+        return newest[::-1]
 
     def checkpoint(
         self,

@@ -44,6 +44,8 @@ class OutdatedMessages:
     async def too_old_below(self, now_ms: int) -> int | None:
         """Return below which offset all is too old, as far as the log can tell.
 
+        Of what is damaged it cannot: that stays until it is mended, or the log deletes it.
+
         Raises:
             BrokerError: The log cannot be read.
         """
@@ -54,6 +56,9 @@ class OutdatedMessages:
         found = await self._offsets.find_time(source, oldest_ms)
         before = source.high_watermark if found.offset is None else found.offset
         core = self._core
+        for damaged in source.log.damage:
+            if damaged.end_offset > core.low_water_mark:
+                before = min(before, damaged.offset)
         await self._reading.drive(self._reading.feed(core, lambda: core.records_from >= before))
         return before
 

@@ -3,14 +3,18 @@
 import pytest
 
 from logstore.config import LogConfig
+from logstore.damage import DamagedRange
 from tests.logstore.logs import (
     NOW_MS,
     Opened,
+    disk_of,
     expected,
+    image_of,
     new_log,
     numbered,
     read_all,
     records_in,
+    reopen,
 )
 from wire.errors import (
     OffsetOutOfRangeError,
@@ -83,6 +87,48 @@ def test_retention_by_age_looks_at_the_newest_record() -> None:
     assert retained(opened, high_watermark=50, now_ms=too_old_ms - 1) == 0
     assert retained(opened, high_watermark=50, now_ms=too_old_ms) == bases[1]
     assert retained(opened, high_watermark=50, now_ms=NOW_MS + 9 * DAY_MS) == bases[-1]
+
+
+def with_a_lost_segment(number: int, *, tail: int) -> tuple[Opened, list[int]]:
+    """Return a log whose records of one segment are gone, and where its segments begin.
+
+    Each record is a millisecond younger than the one before, the last one of `NOW_MS`; `tail` of
+    them came after the last roll.
+    """
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=DAY_MS)
+    opened = new_log(config)
+    for offset in range(30):
+        if offset == 30 - tail:
+            opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+        opened.append(numbered(offset), timestamp_ms=NOW_MS - 29 + offset)
+    if not tail:
+        opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+    opened.flush(checkpoint=True)
+    bases = opened.segment_bases()
+    name = opened.path(bases[number]).rpartition("/")[2]
+    opened = reopen(disk_of({**image_of(opened.disk), name: b""}), config)
+    end = [*bases, 30][bases.index(bases[number]) + 1]
+    assert opened.log.damage == (DamagedRange(bases[number], end),)
+    return opened, bases
+
+
+def test_what_is_damaged_may_be_as_young_as_what_came_behind_it() -> None:
+    """Else a replica deletes what others can mend, and what they have (seed 8300058)."""
+    opened, bases = with_a_lost_segment(0, tail=1)
+    expiry_of_next_ms = NOW_MS - 29 + bases[2] + DAY_MS
+
+    assert retained(opened, high_watermark=30, now_ms=expiry_of_next_ms - 1) == 0
+    assert retained(opened, high_watermark=30, now_ms=expiry_of_next_ms) == bases[2]
+
+
+@pytest.mark.parametrize("tail", [0, 1])
+def test_damage_before_the_active_segment_is_as_young_as_that(tail: int) -> None:
+    """As long as there is nothing behind it, it may be of any age."""
+    opened, bases = with_a_lost_segment(-2, tail=tail)
+    expiry_ms = NOW_MS + DAY_MS + 1
+
+    assert retained(opened, high_watermark=30, now_ms=expiry_ms - 1) == bases[-2]
+    assert retained(opened, high_watermark=30, now_ms=expiry_ms) == bases[-1 if tail else -2]
 
 
 def test_a_record_from_the_far_future_does_not_pin_its_segment() -> None:

@@ -6,15 +6,19 @@ from hypothesis import strategies as st
 
 from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 from logstore.config import LogConfig
+from logstore.damage import DamagedRange
 from tests.logstore.logs import (
     CHECKPOINT,
     NOW_MS,
     Opened,
+    disk_of,
     expected,
+    image_of,
     new_log,
     numbered,
     read_all,
     records_in,
+    reopen,
 )
 
 
@@ -87,3 +91,19 @@ def test_an_index_that_cannot_be_read_makes_nothing_be_found_too_late() -> None:
     assert read_all(again.log) == expected(0, 30)
     for ahead in range(7):
         assert found_offset(again, NOW_MS + ahead, high_watermark=30) == ahead
+
+
+def test_whoever_reads_from_a_time_on_comes_upon_damage_that_may_be_as_young() -> None:
+    opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
+    for number in range(50):
+        opened.append(numbered(number), timestamp_ms=NOW_MS + number)
+    opened.flush(checkpoint=True)
+    _, second, third, *_ = opened.segment_bases()
+    name = opened.path(second).rpartition("/")[2]
+
+    log = reopen(disk_of({**image_of(opened.disk), name: b""}), opened.config).log
+
+    assert log.damage == (DamagedRange(second, third),)
+    assert log.offset_before(NOW_MS + second) == second
+    assert log.offset_before(NOW_MS + third) == second
+    assert second < log.offset_before(NOW_MS + 49) < 50

@@ -33,3 +33,25 @@ async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockC
         await world.pass_time(61)
 
         assert [each.value for each in await receive(client, queue)] == [b"new"]
+
+
+async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
+    mock_clock: MockClock,
+) -> None:
+    """What is damaged may be mended, and what is behind it waits for that."""
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min")
+        topic = topic_of(broker)
+        for value in (b"a-old", b"damaged", b"b-old"):
+            await produce(client, topic, batch_of(value, at_ms=START_MS - 30_000))
+        await produce(client, topic, batch_of(b"new", at_ms=START_MS + 60_000))
+
+    world = world.after_crash()
+    (path,) = (path for path, data in world.segments() if b"damaged" in data)
+    world.disk.damage(path, world.disk.visible_bytes(path).index(b"damaged"), b"DAMAGED")
+    async with world.broker(), world.client() as client:
+        await world.pass_time(61)
+
+        assert [each.value for each in await receive(client, queue, 10)] == [b"b-old", b"new"]
+        assert (await states(client, queue))[:2] == (1, 2)
