@@ -375,6 +375,8 @@ class Segments:
     ) -> list[Segment]:
         """Leave out all batches that reach to or above `offset`; the last one left is active.
 
+        Behind what is missing that is a new one: nothing may be written where that belongs.
+
         The files follow by `cut_files`, which takes what this returns.
 
         Raises:
@@ -386,6 +388,13 @@ class Segments:
         removed: list[Segment] = []
         while len(self._segments) > 1 and self.active.base_offset >= offset:
             removed.append(self._segments.pop())
+        end_offset = self.active.end_offset
+        if end_offset <= offset and self.damage.touches(end_offset - 1, end_offset):
+            if removed and removed[-1].base_offset == end_offset:
+                self._segments.append(removed.pop())
+            else:
+                self._segments.append(self.create(end_offset, config))
+                self.active.file().sync()
         active = self.active
         position, end_offset = active.end_below(offset, config)
         active.cut(position, end_offset, config)

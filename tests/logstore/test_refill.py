@@ -423,3 +423,34 @@ def test_checked_batches_are_a_copy() -> None:
     assert (batches.offset, batches.end_offset) == (3, 5)
     assert batches.data != data
     assert SMALL.segment_bytes > len(data)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("loses_next", [False, True])
+@pytest.mark.parametrize("base", [FIRST, SECOND])
+def test_damage_before_a_cut_is_filled_whatever_was_appended_since(
+    source: Opened, base: int, *, loses_next: bool, restarts: bool
+) -> None:
+    """Nothing is appended right behind what is missing: there would be no room (seed 7400052)."""
+    next_base = BASES[BASES.index(base) + 1]
+
+    for size in range(0, len(image_of(source.disk)[name_of(base)]), 37):
+
+        def spoil(image: Image, size: int = size) -> None:
+            cut(base, size)(image)
+            if loses_next:
+                lose(next_base)(image)
+
+        opened = spoiled(source, spoil)
+        opened.log.truncate(next_base, may_drop_damage=loses_next)
+        end = opened.log.log_end_offset
+        assert end == next_base or loses_next
+        for offset in range(end, COUNT):
+            opened.append(numbered(offset), leader_epoch=offset // 25)
+        opened.flush()
+        if restarts:
+            opened = opened.kill()
+        refill_all(opened.log, source.log, at_once=3)
+
+        assert read_all(opened.log) == expected(0, COUNT)
+        assert not opened.kill().report.damage

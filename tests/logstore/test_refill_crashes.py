@@ -95,3 +95,20 @@ def test_a_power_cut_leaves_a_log_that_can_be_refilled(what: str) -> None:
     for place, opened in crashes(SPOILS[what], at_once=24):
         for seed in POWER_CUTS:
             check(place, damage, opened.cut_power(seed))
+
+
+def test_a_log_that_is_cut_behind_damage_loses_only_what_is_cut() -> None:
+    number = 0
+    while True:
+        opened = damaged(cut(0, 3000))
+        place = crash(opened.disk, number, partial(opened.log.truncate, 34))
+        if place is None:
+            break
+        number += 1
+        for seed in POWER_CUTS:
+            again = opened.cut_power(seed)
+            end = again.log.log_end_offset
+            assert end in {34, 68, COUNT}, place
+            refill_all(again.log, SOURCE.log)
+            assert read_all(again.log) == {at: WHOLE[at] for at in range(end)}, place
+    assert number > 3
