@@ -25,29 +25,30 @@ class ElectionSafety(NodeChecker):
 class LeaderCompleteness(NodeChecker):
     """Whoever is elected has everything that was ever committed in earlier terms (I68).
 
-    Definition: when a node begins to lead a term, its log has the last entry of an earlier term
-    that any node had applied by then. By log matching it then has those before; what it applies of
-    them `StateMachineSafety` compares. In a later term more may be committed already, for who wins
-    an election may hear of it late.
+    Definition: when a node begins to lead a term, its log has the last entry that any node had
+    applied in an earlier term by then. By log matching it then has those before; what it applies of
+    them `StateMachineSafety` compares. In a later term more may be committed already, also of what
+    was written earlier, for who wins an election may hear of it late (seed 7400065).
     """
 
     def __init__(self) -> None:
         """Know of no entry."""
-        self._last_indexes: dict[int, int] = {}
-        """By term: the last entry that was applied."""
+        self._last: dict[int, tuple[int, int]] = {}
+        """By the term of who applied it: index and term of the last entry."""
 
     def applied(self, applied: Applied) -> None:
         """See `NodeChecker`."""
-        last = self._last_indexes.get(applied.term, 0)
-        self._last_indexes[applied.term] = max(last, applied.index)
+        entry = (applied.index, applied.term)
+        self._last[applied.node_term] = max(entry, self._last.get(applied.node_term, entry))
 
     def elected(self, elected: Elected) -> None:
         """See `NodeChecker`."""
-        term = max((term for term in self._last_indexes if term < elected.term), default=None)
-        if term is not None and not elected.has_entry(self._last_indexes[term], term):
+        earlier = [entry for term, entry in self._last.items() if term < elected.term]
+        index, term = max(earlier, default=(0, 0))
+        if index and not elected.has_entry(index, term):
             self.fail(
-                f"node {elected.node_id} leads term {elected.term} without entry"
-                f" {self._last_indexes[term]} of term {term}, which was applied"
+                f"node {elected.node_id} leads term {elected.term} without entry {index} of term"
+                f" {term}, which was applied"
             )
 
 

@@ -59,6 +59,8 @@ class Applied(msgspec.Struct, frozen=True):
     term: int
     content: bytes
     """The kind of the entry, in one byte, and its payload."""
+    node_term: int
+    """In which term the node is: it was committed in that one, or before."""
 
 
 class Voted(msgspec.Struct, frozen=True):
@@ -297,7 +299,7 @@ class Minutes:
         """See `Listener`."""
         node_id = node.identity.node_id
         content = bytes((entry.kind,)) + entry.payload
-        applied = Applied(node_id, entry.index, entry.term, content)
+        applied = Applied(node_id, entry.index, entry.term, content, node.term)
         self.tell(lambda checker: checker.applied(applied))
         if entry.index % _STATE_EVERY == 0:
             self._look_at(node, entry.index)

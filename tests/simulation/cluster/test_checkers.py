@@ -104,8 +104,11 @@ def voted(voter: str, term: int, candidate: str) -> Story:
     return lambda checker: checker.voted(Voted(voter, term, candidate))
 
 
-def applied(node_id: int, index: int, term: int = 1, content: bytes = b"") -> Story:
-    return lambda checker: checker.applied(Applied(node_id, index, term, content))
+def applied(
+    node_id: int, index: int, term: int = 1, content: bytes = b"", *, node_term: int | None = None
+) -> Story:
+    told = Applied(node_id, index, term, content, term if node_term is None else node_term)
+    return lambda checker: checker.applied(told)
 
 
 def restored(node_id: int, index: int, term: int = 1) -> Story:
@@ -250,6 +253,7 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (ElectionSafety, [elected(1, 1), elected(2, 2), elected(1, 3)]),
     (LeaderCompleteness, [elected(1, 1), applied(1, 4, 1), elected(2, 2, (4, 1))]),
     (LeaderCompleteness, [applied(1, 4, 1), applied(1, 5, 3), elected(2, 2, (4, 1))]),
+    (LeaderCompleteness, [applied(1, 4), applied(1, 5, node_term=3), elected(2, 2, (4, 1))]),
     (StateMachineSafety, [applied(1, 1, 1, b"x"), applied(2, 1, 1, b"x"), restored(3, 1, 1)]),
     (AppliedInOrder, [began(1, 3), applied(1, 4), restored(1, 9), applied(1, 10)]),
     (AppliedInOrder, [began(1), applied(1, 1), began(1), applied(1, 1)]),
@@ -334,6 +338,7 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
     (ElectionSafety, [elected(1, 1), elected(2, 1)]),
     (LeaderCompleteness, [elected(1, 1), applied(1, 4, 1), elected(2, 2, (3, 1), (4, 2))]),
     (LeaderCompleteness, [applied(1, 4, 1), applied(1, 5, 3), elected(2, 4, (4, 1))]),
+    (LeaderCompleteness, [applied(1, 5, node_term=3), applied(2, 4), elected(2, 4, (4, 1))]),
     (StateMachineSafety, [applied(1, 1, 1, b"x"), applied(2, 1, 1, b"y")]),
     (StateMachineSafety, [applied(1, 1, 1, b"x"), applied(2, 1, 2, b"x")]),
     (StateMachineSafety, [applied(1, 1, 1, b"x"), restored(2, 1, 2)]),
