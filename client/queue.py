@@ -95,7 +95,7 @@ class Queue:
                 partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
                 and value. `delay`: nobody gets it for so many seconds, of any number, counted from
                 now by the clock of this machine; by default, what the queue says. `priority`: its
-                lane, in a queue that has some; 0 is the most urgent. `deduplication_id`: FIFO
+                lane, in queues that have some; 0 is the most urgent. `deduplication_id`: FIFO
                 queues: within the window, one message with this id is kept.
 
         Raises:
@@ -105,11 +105,7 @@ class Queue:
             InvalidRequestError: The queue does not take such a message.
             ValueError: A number is out of range.
         """
-        message = OutgoingMessage(value=value, **fields)
-        (result,) = await self._send([message])
-        if isinstance(result, RecordTooLargeError) and isinstance(value, bytes):
-            # The topic takes less than others do.
-            (result,) = await self._send([message], whole_bytes_max=0)
+        (result,) = await self._send_all([OutgoingMessage(value=value, **fields)])
         if isinstance(result, TidelogError):
             raise result
         return result
@@ -117,20 +113,16 @@ class Queue:
     async def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
         """Send messages and wait until all are acknowledged; much faster than one by one.
 
+        What is longer than its topic takes goes in chunks; one among others of a FIFO queue fails
+        instead, for it would come behind later ones of its group.
+
         Raises:
             BatchError: Some were not acknowledged; it says which, and why. The others are sent.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range; nothing is sent.
         """
         given = list(messages)
-        results = await self._send_plain(given)
-        if results is None:
-            results = await self._send(
-                [
-                    each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each)
-                    for each in given
-                ]
-            )
+        results = await self._send_all(given)
         receipts: list[Receipt] = []
         errors: dict[int, TidelogError] = {}
         for index, result in enumerate(results):
@@ -145,6 +137,26 @@ class Queue:
                 errors,
             )
         return receipts
+
+    async def _send_all(
+        self, given: Sequence[bytes | OutgoingMessage]
+    ) -> list[Receipt | TidelogError]:
+        results = await self._send_plain(given)
+        if results is None:
+            results = await self._send(_as_messages(given))
+        too_large = [
+            place
+            for place, result in enumerate(results)
+            if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place])
+        ]
+        if too_large and (len(given) == 1 or not (await self._asker.describe()).is_fifo):
+            # The topic takes less than others do. In a group they would come behind later ones.
+            again = _as_messages([given[place] for place in too_large])
+            for place, result in zip(
+                too_large, await self._send(again, whole_bytes_max=0), strict=True
+            ):
+                results[place] = result
+        return results
 
     async def _send_plain(
         self, messages: Sequence[bytes | OutgoingMessage]
@@ -462,3 +474,14 @@ def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
             text = f"{error} (it is number {number} of {len(messages)}; nothing was done)"
             raise InvalidReceiptError(text) from None
     return places
+
+
+def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:
+    return [
+        each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each) for each in given
+    ]
+
+
+def _is_at_hand(message: bytes | OutgoingMessage) -> bool:
+    """Return whether a value can be read once more."""
+    return isinstance(message, bytes) or isinstance(message.value, bytes)

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from client.queue_sending import OutgoingMessage
 from tests.client.large import LONG, KiB, MiB
 from tests.client.queue_world import left, values, work_queue
 from wire.errors import RecordTooLargeError
@@ -60,6 +61,23 @@ async def test_a_topic_that_takes_short_records_only_takes_long_messages_all_the
 
         first, second = await queue.receive()
         assert (first.value, second.value) == (value, LONG)
+
+
+async def test_what_is_too_long_for_its_topic_goes_in_chunks_among_others(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_queue("short", topic="short")
+        queue = client.queue("short")
+        mixed = [b"one", LONG[: 20 * KiB], b"three", LONG[: 30 * KiB]]
+
+        receipts = await queue.send_batch(mixed)
+        more = await queue.send_batch([OutgoingMessage(value=mixed[1], key=b"a"), b"two"])
+
+        assert len({receipt.offset for receipt in (*receipts, *more)}) == 6
+        received = [message.value for message in await queue.receive(10)]
+        assert sorted(received) == sorted([*mixed, mixed[1], b"two"])
 
 
 async def test_a_sender_that_is_cancelled_leaves_no_message(autojump_clock: MockClock) -> None:

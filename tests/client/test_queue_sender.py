@@ -134,6 +134,8 @@ async def test_what_is_too_large_fails_alone(autojump_clock: MockClock) -> None:
             await queue.send_batch([*numbered(1), large, *numbered(1)])
         assert isinstance(failure.value.errors[1], RecordTooLargeError)
         assert values(await drain(queue)) == [b"0", b"0"]
+        await queue.send_batch([large])
+        assert values(await drain(queue)) == [large.value]
         with pytest.raises(RecordTooLargeError):
             await queue.send(b"", group=b"g" * (17 << 20))
         assert await queue.send_batch([]) == []
