@@ -1,5 +1,6 @@
 """Receiving messages: what is there is handed out, what is not there is waited for."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, final
 
@@ -95,18 +96,18 @@ class PendingReceive:
         """See `broker.queues.served.MessageWaiter`."""
         return self._is_waiting
 
-    def attempt(self) -> None:
+    def attempt(self, news_at: ServedPartition | None = None) -> None:
         """See `broker.queues.served.MessageWaiter`."""
         if self._is_waiting:
             with self._replier:
-                self._attempt(is_last=False)
+                self._attempt(news_at, is_last=False)
                 return
             self._end()  # A defect, which was answered.
 
-    def _attempt(self, *, is_last: bool) -> None:
+    def _attempt(self, news_at: ServedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._bytes_max
         unknown: list[ServedPartition] = []
-        for served in self._served:
+        for served in self._in_order(news_at):
             try:
                 is_first = left == self._request.max_messages
                 command = self._whole if is_first else self._command(left)
@@ -124,6 +125,11 @@ class PendingReceive:
                 room -= taken.received.batch_bytes
                 if left <= 0 or room <= 0:
                     break
+            elif served is news_at and not self._is_impatient:
+                return  # The others have no news.
+        self._settle_if_due(unknown, is_last=is_last)
+
+    def _settle_if_due(self, unknown: Sequence[ServedPartition], *, is_last: bool) -> None:
         if is_last and self._is_impatient and not self._results:
             for served in unknown:
                 late = LeaderNotAvailableError(
@@ -132,6 +138,12 @@ class PendingReceive:
                 self._results.append(PartitionReceived(served.number, error=late.to_wire()))
         if self._results or is_last or (self._is_impatient and not unknown):
             self._settle()
+
+    def _in_order(self, news_at: ServedPartition | None) -> Sequence[ServedPartition]:
+        """Return the partitions, the one with news first: those before it have had nothing."""
+        if news_at is None or self._served[0] is news_at:
+            return self._served
+        return [news_at, *(served for served in self._served if served is not news_at)]
 
     def took(self, served: ServedPartition, taken: Taken) -> None:
         """See `broker.queues.served.MessageWaiter`."""
@@ -166,7 +178,7 @@ class PendingReceive:
         """Answer with what there is; nobody knows what becomes of what is not committed."""
         if self._is_waiting:
             with self._replier:
-                self._attempt(is_last=True)
+                self._attempt(None, is_last=True)
                 return
             self._end()  # A defect, which was answered.
         elif self._open:

@@ -52,8 +52,8 @@ class MessageWaiter(Protocol):
         """Return whether it has no messages yet."""
         ...
 
-    def attempt(self) -> None:
-        """There may be messages."""
+    def attempt(self, news_at: "ServedPartition | None" = None) -> None:
+        """There may be messages; if only one of its partitions has news, at that one."""
         ...
 
     def took(self, served: "ServedPartition", taken: Taken) -> None:
@@ -311,7 +311,7 @@ class ServedPartition:
         """Serve those who wait, as many as there are messages for."""
         while self.waiters and self.error is None and not self._is_known_empty():
             first = next(iter(self.waiters))
-            first.attempt()
+            first.attempt(self)
             if first in self.waiters:
                 break
 
@@ -362,14 +362,14 @@ class ServedPartition:
             raise self.error
         if not self.is_loaded or self._is_reading:
             return Nothing.NOT_KNOWN_YET
-        self.require()
         if self._outdated.is_expiry_due(self.now_ms()):
             self._is_reading = True
             self._surroundings.nursery.start_soon(self._expire)
             return Nothing.NOT_KNOWN_YET
         if command.attempt_id is None and self._is_known_empty():
-            self._await_news()
+            self._surroundings.plan(self)
             return Nothing.THERE_IS_NONE
+        self.require()
         self._unreadable.look_again(self.records.partition())
         taking = self._taking(waiter, command, bytes_max)
         try:
