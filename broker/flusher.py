@@ -38,7 +38,11 @@ class Flusher:
         if partition.durability is Durability.FSYNC:
             self.request(partition)
         else:
-            self._lazy[partition] = None
+            self.appended_lazily(partition)
+
+    def appended_lazily(self, partition: Partition) -> None:
+        """Make what was appended durable in the background: nobody waits for that."""
+        self._lazy[partition] = None
 
     def request(self, partition: Partition) -> None:
         """Start a flush, unless one runs; then another follows it."""

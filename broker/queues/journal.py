@@ -194,11 +194,18 @@ class Journal:
             waiter.acknowledged(index, AckLevel.APPENDED)
         leader = self.leader
         end = self.partition.log.log_end_offset
+        is_waited_for = False
         for waiter, index in committed:
             if end <= leader.acknowledged_offset(Acks.ALL):
                 waiter.acknowledged(index, AckLevel.DURABLE)
             else:
                 self.partition.wait_for_ack(Acks.ALL, end, waiter, index)
+                is_waited_for = True
+        if is_waited_for:
+            self._flusher.appended(self.partition)
+        elif staged:
+            # Leases that may be lost: a delete that follows soon takes them along.
+            self._flusher.appended_lazily(self.partition)
 
     # -- snapshots ------------------------------------------------------------------------------
 
@@ -221,7 +228,7 @@ class Journal:
         self._append(values, now_ms)
         self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
         self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, start)
-        self.partition.progressed()
+        self._flusher.appended(self.partition)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partition.AckWaiter`: the snapshot that begins at offset `index` is there."""
@@ -256,7 +263,6 @@ class Journal:
         except BrokerError as error:
             partition.note_status(str(error))
             raise partition.passing(error) from error
-        self._flusher.appended(partition)
         partition.progressed()
 
     def _append_batch(self, values: list[bytes], now_ms: int) -> None:
