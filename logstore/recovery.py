@@ -266,7 +266,9 @@ class _Recovery:
         size = file.size()
         durable_position = self._open_unsealed(segment, size)
         start = segment.end_position
-        if start < size:
+        is_vouched_for = durable_position > 0 and self._known is not _NOTHING_KNOWN
+        if start < size or not is_vouched_for:
+            # An earlier process may have ended before it synced so much as the header.
             file.sync()
             file.drop_cache()
             self.report.scanned_bytes += size - start

@@ -1,9 +1,13 @@
 """What is left of a log whose files are gone can be told before it is opened."""
 
+from functools import partial
+from random import Random
+
 import pytest
 
 from logstore.remains import Remains, remains_of
-from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, new_log
+from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, new_log, reopen
 from tests.simulation.faulty_disk import FaultyDisk
 
 
@@ -82,3 +86,19 @@ def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
 
 def test_of_a_log_without_a_directory_nothing_is_left() -> None:
     assert _remains(FaultyDisk()) is Remains.NOTHING
+
+
+def test_a_log_that_was_opened_is_proven_whenever_the_process_before_had_ended() -> None:
+    """A checkpoint vouches for the beginning of a file as well (seed 7400400)."""
+    number = 0
+    while True:
+        disk = FaultyDisk()
+        place = crash(disk, number, partial(new_log, disk=disk))
+        if place is None:
+            break
+        number += 1
+        for seed in POWER_CUTS:
+            again = reopen(disk.kill())
+            again.flush(checkpoint=True)
+            assert _remains(again.disk.power_cut(Random(seed))) is Remains.PROVEN, place
+    assert number > 3
