@@ -133,12 +133,17 @@ class Mover:
         served = self._served
         # What is not committed may come to nothing, and then the message stays where it is.
         await served.committed()
+        if not self._is_next(batch):
+            return
         log_start_offset = served.records.partition().log.log_start_offset
         if log_start_offset > batch.runs[0][0]:
             served.require()
             served.decide(served.core.lost(batch, log_start_offset, now_ms=served.now_ms()))
             return
-        records = await self._read(batch)
+        records = await served.reading.records(batch.runs)
+        if not self._is_next(batch):
+            return
+        records = self._as_moved(batch, records)
         records = records[: fitting(records)]
         self._known.discard(batch.target)
         count = await self._produce(batch, records)
@@ -147,6 +152,10 @@ class Mover:
         self._chunks.settled(batch.target)
         if count:
             served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+
+    def _is_next(self, batch: MoveBatch) -> bool:
+        """Return whether a batch is to be moved still: others may have decided otherwise."""
+        return self._served.core.next_move(batch.target) == batch
 
     @property
     def _producer_id(self) -> int:
@@ -159,8 +168,11 @@ class Mover:
             BrokerError: As for `_move`.
         """
         try:
+            whole = await self._chunks.copied(records, batch.target)
+            if not self._is_next(batch):
+                return 0
             encoded = batch_of(
-                await self._chunks.copied(records, batch.target),
+                whole,
                 producer_id=self._producer_id,
                 producer_epoch=batch.epoch,
                 base_sequence=batch.sequence,
@@ -169,11 +181,8 @@ class Mover:
         except DuplicateSequenceError:
             # Longer ago than the target remembers, or cut elsewhere: the first one is there.
             return 1
-        except UnknownTopicError as error:
-            self._fail(batch, batch.count, str(error))
-            return 0
-        except OutOfOrderSequenceError as error:
-            # The target has forgotten what came before: begin anew, under the next epoch.
+        except (UnknownTopicError, OutOfOrderSequenceError) as error:
+            # It is gone, or has forgotten what came before: then begin anew, in the next epoch.
             self._fail(batch, batch.count, str(error))
             return 0
         except InvalidRequestError as error:
@@ -187,16 +196,6 @@ class Mover:
         served = self._served
         served.require()
         served.decide(served.core.move_failed(batch, count, reason, now_ms=served.now_ms()))
-
-    async def _read(self, batch: MoveBatch) -> list[Record]:
-        """Return the first messages of a batch, as they are to be at the target.
-
-        Raises:
-            BrokerError: Reading failed.
-            WireFormatError: The records cannot be read.
-        """
-        records = await self._served.reading.records(batch.runs)
-        return self._as_moved(batch, records)
 
     def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
         served = self._served

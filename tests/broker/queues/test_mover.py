@@ -10,6 +10,7 @@ from tests.broker.asking import (
     delete_records,
     fetch_all,
     produce,
+    raise_if,
     submit,
 )
 from tests.broker.queues.asking import (
@@ -37,6 +38,8 @@ from wire.queues import (
     REASON_HEADER,
     RECEIVE_COUNT_HEADER,
     MessageState,
+    PurgeRequest,
+    SeekRequest,
     SettleAction,
 )
 from wire.record_batch import decode_columns, parse_header
@@ -184,6 +187,55 @@ async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_go
         assert await states(client, queue) == (1, 1, 0, 0)
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"b"]
+
+
+async def test_a_purge_stops_letters_that_wait_to_be_committed(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        messages = await receive(client, queue, 2)
+        world.work.hold_syncs()
+        rejection = submit_settle(client, queue, messages, SettleAction.REJECT)
+        await let_happen()  # Whoever moves them waits until that is committed.
+
+        emptied = submit(client, api.PURGE, PurgeRequest(queue, [0]))
+        await let_happen()
+        world.work.let_all_sync()
+
+        await rejection.reply()
+        assert (await emptied.reply()).results[0].count == 2
+        await let_move(world)
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert await fetch_all(client, topic_of(broker, "dead")) == []
+
+
+async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await rejected(client, queue, 2)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        assert (await states(client, queue))[3] == 2
+        world.work.hold_reads()  # Of what this process did not write.
+        await alter(client, dead_letter_queue="dead")
+        await let_happen()
+        asked = submit(client, api.SEEK_QUEUE, SeekRequest(queue, 0, 2))
+        await let_happen()
+        world.work.let_all_read()
+        raise_if((await asked.reply()).results[0].error)
+        await let_move(world)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert await fetch_all(client, topic_of(broker, "dead")) == []
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
 
 
 async def test_letters_keep_their_origin_when_the_queue_gets_another_target(
