@@ -55,6 +55,10 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     """Those that leave when the reassignment is complete."""
     last_known_leader: int | None
     """Who led last, while nobody does."""
+    offline_replicas: list[int] = []
+    """Eligible ones that cannot lead before their broker is started anew. Since version 3."""
+    bereft_replicas: list[int] = []
+    """Those that have lost files, and were not in sync since. Since version 3."""
 
 
 class AcceptedLoss(msgspec.Struct, frozen=True, array_like=True):

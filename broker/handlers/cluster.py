@@ -229,4 +229,6 @@ def _describe_partition(notable: NotablePartition) -> PartitionState:
         list(partition.adding_replicas),
         list(partition.removing_replicas),
         partition.last_known_leader,
+        list(partition.offline_replicas),
+        list(partition.bereft_replicas),
     )

@@ -81,12 +81,19 @@ _DESCRIBED = DescribeClusterReply(
         )
     ],
 )
+_DESCRIBED_V2 = replace(
+    _DESCRIBED,
+    nodes=[replace(node, is_drained=True) for node in _DESCRIBED.nodes],
+    config={"reassignment_bytes_per_s": "20MB"},
+)
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
     replace(
-        _DESCRIBED,
-        nodes=[replace(node, is_drained=True) for node in _DESCRIBED.nodes],
-        config={"reassignment_bytes_per_s": "20MB"},
+        _DESCRIBED_V2,
+        partitions=[
+            replace(each, offline_replicas=[3], bereft_replicas=[1])
+            for each in _DESCRIBED_V2.partitions
+        ],
     ),
 )
 
@@ -170,6 +177,7 @@ DESCRIBE_MOVES = (
 
 IN_OLDER_VERSIONS: dict[str, object] = {
     "describe_cluster_reply_v1": _DESCRIBED,
+    "describe_cluster_reply_v2": _DESCRIBED_V2,
     "reassign_request_v1": _REASSIGNED,
 }
 """See `tests.wire.samples.IN_OLDER_VERSIONS`."""

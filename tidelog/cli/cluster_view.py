@@ -133,11 +133,13 @@ def _print_partitions(partitions: Sequence[PartitionState]) -> None:
             _nodes(each.eligible_leader_replicas) or None,
             _nodes(each.adding_replicas) or None,
             _nodes(each.removing_replicas) or None,
+            _nodes(each.offline_replicas) or None,
+            _nodes(each.bereft_replicas) or None,
         )
         for each in partitions
     ]
     columns = ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC"]
-    columns += ["ELIGIBLE", "ADDING", "REMOVING"]
+    columns += _SELDOM
     kept = [
         place
         for place, title in enumerate(columns)
@@ -150,7 +152,7 @@ def _print_partitions(partitions: Sequence[PartitionState]) -> None:
     )
 
 
-_SELDOM = ("ELIGIBLE", "ADDING", "REMOVING")
+_SELDOM = ["ELIGIBLE", "ADDING", "REMOVING", "OFFLINE", "LOST FILES"]
 """Columns that are left out when nothing is in them."""
 
 

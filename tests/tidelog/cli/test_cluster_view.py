@@ -80,14 +80,19 @@ def test_what_is_not_as_it_should_be_is_counted_and_listed(capsys: Printed) -> N
     assert "12: 1 without a leader, 2 below min_in_sync_replicas, 4 with replicas" in printed
     assert "3 not led by the preferred replica, 6 being moved" in printed
     lines = [line.split() for line in printed.splitlines()]
-    assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1"] in lines
+    assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1", "3", "1"] in lines
     assert ["2023-11-14", "22:13:20", "orders", "3", "2", "9", "1", "1,4"] in lines
 
 
 def test_columns_in_which_nothing_is_are_left_out(capsys: Printed) -> None:
     (partition,) = CLUSTER.partitions
     plain = msgspec.structs.replace(
-        partition, eligible_leader_replicas=[], adding_replicas=[], removing_replicas=[]
+        partition,
+        eligible_leader_replicas=[],
+        adding_replicas=[],
+        removing_replicas=[],
+        offline_replicas=[],
+        bereft_replicas=[],
     )
 
     print_cluster(msgspec.structs.replace(HEALTHY, partitions=[plain]), with_partitions=True)
