@@ -104,10 +104,8 @@ def voted(voter: str, term: int, candidate: str) -> Story:
     return lambda checker: checker.voted(Voted(voter, term, candidate))
 
 
-def applied(
-    node_id: int, index: int, term: int = 1, content: bytes = b"", *, node_term: int | None = None
-) -> Story:
-    told = Applied(node_id, index, term, content, term if node_term is None else node_term)
+def applied(node_id: int, index: int, term: int = 1, content: bytes = b"", **at: int) -> Story:
+    told = Applied(node_id, index, term, content, at.get("node_term", term))
     return lambda checker: checker.applied(told)
 
 
