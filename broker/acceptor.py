@@ -90,7 +90,7 @@ class Acceptor:
         self._nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: Connection) -> None:
-        """Serve one connection: the other of the two supervisors that catch every exception."""
+        """Serve one connection: one of the three supervisors that catch every exception."""
         try:
             await connection.run()
         except Exception as error:  # noqa: BLE001  (the supervisor)

@@ -43,7 +43,7 @@ class Asking(Protocol):
 class Replier:
     """Answers one request, exactly once, from whichever task has the answer.
 
-    As a context manager it is the supervisor of the request, one of the two that catch every
+    As a context manager it is the supervisor of the request, one of the three that catch every
     exception: put it around each step of the work, in whichever task that runs. A refusal becomes
     the answer; a defect is logged and becomes an honest answer, and harms nobody else.
     """

@@ -25,6 +25,7 @@ from broker.queues.dead_letters import (
 from broker.queues.producing import TopicProducer
 from broker.queues.redriver import Redriver
 from broker.queues.served import ServedPartition
+from broker.queues.supervision import start_supervised
 from queue_layer.entries import Target
 from queue_layer.pending_moves import MoveBatch
 from wire.errors import (
@@ -69,7 +70,7 @@ class Mover:
         for target in self._served.core.move_targets:
             if target not in self._under_way:
                 self._under_way.add(target)
-                self._nursery.start_soon(self._run, target)
+                start_supervised(self._nursery, self._served, self._run, target)
 
     async def _run(self, target: Target) -> None:
         served = self._served

@@ -11,6 +11,7 @@ import trio
 from broker.queues.dead_letters import Record
 from broker.queues.producing import TopicProducer
 from broker.queues.served import ServedPartition
+from broker.queues.supervision import start_supervised
 from queue_layer.entries import Target
 from queue_layer.redrive import Redrive
 from wire.errors import BrokerError, WireFormatError
@@ -24,6 +25,7 @@ from wire.redrives import RedriveStatus
 
 _AT_ONCE: Final = 100
 _RETRY_S: Final = 1.0
+_DIGITS_MAX: Final = 20
 
 
 @final
@@ -44,7 +46,7 @@ class Redriver:
         """Begin, or go on, if a redrive runs."""
         if not self.is_running and self._redrive is not None:
             self.is_running = True
-            self._nursery.start_soon(self._run)
+            start_supervised(self._nursery, self._served, self._run)
 
     @property
     def _redrive(self) -> Redrive | None:
@@ -116,10 +118,12 @@ class Redriver:
             return None
         topic = redrive.destination
         if topic is None:
-            topic = self._producer.topic_id(headers.get(ORIGIN_TOPIC_HEADER, b"").decode())
+            name = headers.get(ORIGIN_TOPIC_HEADER, b"")
+            topic = self._producer.topic_id(name.decode(errors="replace"))
         partition_count = 0 if topic is None else self._producer.partition_count(topic)
         if topic is None or not partition_count:
             return None
         origin = headers.get(ORIGIN_PARTITION_HEADER, b"")
-        number = int(origin) if origin.isdigit() else self._served.number
+        is_number = origin.isdigit() and len(origin) <= _DIGITS_MAX
+        number = int(origin) if is_number else self._served.number
         return topic, number % partition_count

@@ -20,6 +20,7 @@ from broker.queues.moving import Moving
 from broker.queues.outdated import OutdatedMessages
 from broker.queues.reading import RecordReading
 from broker.queues.records import Gathered, Reading, SourceRecords
+from broker.queues.supervision import start_supervised
 from broker.queues.taken import Nothing, Taken, taken_of
 from broker.queues.unreadable import UnreadableMessages
 from broker.slices import SliceReader
@@ -364,7 +365,7 @@ class ServedPartition:
             return Nothing.NOT_KNOWN_YET
         if self._outdated.is_expiry_due(self.now_ms()):
             self._is_reading = True
-            self._surroundings.nursery.start_soon(self._expire)
+            start_supervised(self._surroundings.nursery, self, self._expire)
             return Nothing.NOT_KNOWN_YET
         if command.attempt_id is None and self._is_known_empty():
             self._surroundings.plan(self)
@@ -378,7 +379,7 @@ class ServedPartition:
             result: Taken | Nothing = stop.value
             return result
         self._is_reading = True
-        self._surroundings.nursery.start_soon(self._take_cold, waiter, taking, cold)
+        start_supervised(self._surroundings.nursery, self, self._take_cold, waiter, taking, cold)
         return Nothing.NOT_KNOWN_YET
 
     def _taking(

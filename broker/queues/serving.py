@@ -17,6 +17,7 @@ from broker.queues.mover import Mover
 from broker.queues.producing import TopicProducer
 from broker.queues.resuming import Resumer
 from broker.queues.served import MessageWaiter, ServedPartition
+from broker.queues.supervision import start_supervised, supervising
 from broker.slices import SliceReader
 from coordinator.cluster.delta import Delta, Key
 from coordinator.cluster_node import ClusterNode
@@ -116,7 +117,7 @@ class QueueServer:
                 served.drop(self.why_not_led(served))
             served = ServedPartition(self, facts, journal)
             self._served[served.key] = served
-            self.nursery.start_soon(served.load)
+            start_supervised(self.nursery, served, served.load)
         self._used_at.pop(served, None)
         self._used_at[served] = trio.current_time()
         return served
@@ -229,12 +230,14 @@ class QueueServer:
             waiter.attempt()
         touched, self._touched = self._touched, {}
         for served in touched:
-            served.attend()
+            with supervising(served):
+                served.attend()
         # Attending to one may have decided something at another.
         touched |= self._touched
         self._touched = {}
         for served in touched:
-            served.flush()
+            with supervising(served):
+                served.flush()
         touched |= self._to_plan
         self._to_plan = {}
         for served in touched:

@@ -29,6 +29,7 @@ from wire.produce import (
 )
 from wire.record_batch import (
     Columns,
+    Headers,
     decode_columns,
     encode_batch,
     has_valid_payload,
@@ -52,11 +53,20 @@ FOR_EVER_MS = 60_000
 
 
 def batch_of(
-    *values: bytes, producer_id: int = 0, epoch: int = 0, sequence: int = 0, at_ms: int = START_MS
+    *values: bytes,
+    producer_id: int = 0,
+    epoch: int = 0,
+    sequence: int = 0,
+    at_ms: int = START_MS,
+    headers: Headers = (),
 ) -> bytearray:
-    """Return a batch of these records as a producer sends it."""
+    """Return a batch of these records as a producer sends it, all with the same headers."""
     return encode_batch(
-        Columns(len(values), values=list(values)),
+        Columns(
+            len(values),
+            values=list(values),
+            headers=[headers] * len(values) if headers else None,
+        ),
         first_timestamp_ms=at_ms,
         producer_id=producer_id,
         producer_epoch=epoch,

@@ -67,6 +67,8 @@ class InlineWork:
     def __init__(self) -> None:
         self.sync_count = 0
         """Syncs of partitions that were begun, those that are held included."""
+        self.read_defect: Exception | None = None
+        """What happens instead of reading from the disk, for tests of defects."""
         self._held_syncs: deque[trio.Event] | None = None
         self._held_reads: deque[trio.Event] | None = None
         self._held: deque[trio.Event] | None = None
@@ -128,6 +130,8 @@ class InlineWork:
             held = self._held_syncs
         elif isinstance(owner, LogSlice):
             held = self._held_reads
+            if self.read_defect is not None:
+                raise self.read_defect
         if held is not None:
             event = trio.Event()
             held.append(event)

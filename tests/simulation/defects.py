@@ -39,5 +39,8 @@ class _Listener(logging.Handler):
         error = None if record.exc_info is None else record.exc_info[1]
         if isinstance(error, StaleHandleError):
             return  # A dead process says so, which nobody hears.
+        if isinstance(error, ViolationError):
+            self._fail(error)  # Somebody who watches the broker objected, in a task of its own.
+            return
         shown = "" if error is None else "".join(format_exception(error)[-4:])
         self._fail(ViolationError("NoDefects", f"{record.getMessage()}: {shown}"))

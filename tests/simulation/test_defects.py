@@ -2,9 +2,11 @@
 
 import logging
 
+from broker.queues.supervision import supervising
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.defects import no_defect_unheard
 from tests.simulation.faulty_disk import StaleHandleError
+from wire.errors import BrokerError, UnexpectedServerError
 
 LOGGER = logging.getLogger("tidelog.broker")
 
@@ -29,6 +31,49 @@ def test_what_a_dead_process_says_is_none() -> None:
         LOGGER.error("a request failed", exc_info=StaleHandleError("dead"))
 
     assert not heard
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+class Served:
+    """A partition of a queue in which something fails."""
+
+    name = "orders"
+
+    def __init__(self) -> None:
+        self.number = 3
+        self.facts = self
+        self.error: BrokerError | None = None
+
+    def drop(self, error: BrokerError) -> None:
+        self.error = error
+
+
+def test_a_defect_of_a_partition_of_a_queue_is_an_objection_though_the_broker_goes_on() -> None:
+    heard: list[BaseException] = []
+    served = Served()
+
+    with no_defect_unheard(heard.append), supervising(served):
+        fail(LookupError("what"))
+
+    (objection,) = heard
+    assert isinstance(objection, ViolationError)
+    assert objection.checker == "NoDefects"
+    assert "partition 3 of queue 'orders' failed unexpectedly" in str(objection)
+    assert "LookupError: what" in str(objection)
+    assert isinstance(served.error, UnexpectedServerError)
+
+
+def test_an_objection_that_a_broker_took_for_a_defect_stays_what_it_is() -> None:
+    heard: list[BaseException] = []
+    objection = ViolationError("JournalIsBelieved", "it is not")
+
+    with no_defect_unheard(heard.append), supervising(Served()):
+        fail(objection)
+
+    assert heard == [objection]
 
 
 def test_nobody_listens_afterwards() -> None:

@@ -13,7 +13,12 @@ from tests.broker.queues.asking import (
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from wire import api
-from wire.queues import RedriveRequest, SettleAction
+from wire.queues import (
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    RedriveRequest,
+    SettleAction,
+)
 from wire.redrives import DescribeRedriveRequest, RedriveDescription, RedriveStatus
 from wire.rpc import RpcConnection
 
@@ -157,3 +162,24 @@ async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
         report = await describe(client, dead)
         assert (report.moved, report.failed, report.on_the_way) == (2, 1, 0)
         assert await states(client, dead) == (1, 0, 0, 0)
+
+
+async def test_strange_headers_end_no_redrive(
+    mock_clock: MockClock,
+) -> None:
+    """Any producer can set them, to whatever it likes."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        await create_topic(client, "orders")
+        no_text = ((ORIGIN_TOPIC_HEADER, b"\xff"),)
+        endless = ((ORIGIN_TOPIC_HEADER, b"orders"), (ORIGIN_PARTITION_HEADER, b"9" * 5000))
+        await produce(client, topic_of(broker, "dead"), batch_of(b"a", headers=no_text))
+        await produce(client, topic_of(broker, "dead"), batch_of(b"b", headers=endless))
+
+        await redrive(client, dead)
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.status, report.skipped, report.moved) == (RedriveStatus.COMPLETED, 1, 1)
+        assert [r.value for r in await fetch_all(client, topic_of(broker))] == [b"b"]

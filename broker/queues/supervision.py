@@ -1,0 +1,78 @@
+"""What a defect does to a partition of a queue: it is dropped and loaded anew, and others go on.
+
+Shell. Tasks of a partition run beside those of all others, and beside all else that a broker does.
+What one of them did not expect, a header perhaps that any producer may send, must not end that; and
+must not end the next broker that serves the partition either.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Protocol, TypeVarTuple
+
+import trio
+
+from wire.errors import BrokerError, UnexpectedServerError
+
+Args = TypeVarTuple("Args")
+
+_log = logging.getLogger("tidelog.broker")
+
+
+class Named(Protocol):
+    """A queue."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
+
+class Supervised(Protocol):
+    """A partition of a queue."""
+
+    number: int
+
+    @property
+    def facts(self) -> Named:
+        """Whose partition it is."""
+        ...
+
+    def drop(self, error: BrokerError) -> None:
+        """Serve it no more; everybody who waits is told why."""
+        ...
+
+
+@contextmanager
+def supervising(served: Supervised) -> Generator[None]:
+    """Catch every exception of the block: put it into the log, and drop the partition for it.
+
+    One of the three supervisors; the others are those of requests and of connections.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (the supervisor)
+        name, number = served.facts.name, served.number
+        _log.error("partition %d of queue %r failed unexpectedly", number, name, exc_info=error)
+        served.drop(
+            UnexpectedServerError(
+                f"partition {number} of queue {name!r} failed unexpectedly"
+                f" ({type(error).__name__}) and is loaded anew; the log of the broker has the"
+                " details"
+            )
+        )
+
+
+def start_supervised(
+    nursery: trio.Nursery,
+    served: Supervised,
+    work: Callable[[*Args], Awaitable[None]],
+    *args: *Args,
+) -> None:
+    """Start a task of a partition, `supervising` it."""
+
+    async def run() -> None:
+        with supervising(served):
+            await work(*args)
+
+    nursery.start_soon(run, name=work)
