@@ -16,6 +16,7 @@ from wire.errors import RecordTooLargeError, TidelogError
 from wire.large_messages import ChunkMap, chunks_of, is_large, length_of
 from wire.queues import (
     FIRST_RECEIVED_HEADER,
+    FIRST_SENT_HEADER,
     LAST_RECEIVED_HEADER,
     ORIGIN_OFFSET_HEADER,
     ORIGIN_PARTITION_HEADER,
@@ -27,6 +28,7 @@ from wire.queues import (
 )
 from wire.record_batch import Headers
 
+_DIGITS_MAX: Final = 20
 VALUE_BYTES_MAX: Final = 64 << 20
 """Longer messages are not joined unless somebody says so."""
 
@@ -92,6 +94,8 @@ class Origin(NamedTuple):
     last_received_ms: int
     reason: str
     """What the consumer said who gave it up, or `max_receive_count`."""
+    first_sent_ms: int
+    """When it was sent, before any move: Unix milliseconds; 0 if an old version moved it."""
 
 
 @final
@@ -107,7 +111,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     partition: int
     offset: int
     timestamp_ms: int
-    """When it was sent: Unix time in milliseconds, as the sender gave it."""
+    """When it was sent: Unix time in milliseconds, as the sender gave it. Of a dead letter, and of
+    one that was brought back, when it was moved."""
     key: bytes | None
     """FIFO queues: its group."""
     content: bytes | None
@@ -311,7 +316,8 @@ def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:
 
     def number(name: str) -> int:
         text = found.get(name, "")
-        return int(text) if text.isascii() and text.isdecimal() else 0
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+        return int(text) if is_number else 0
 
     return Origin(
         found[ORIGIN_QUEUE_HEADER],
@@ -322,4 +328,5 @@ def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:
         number(FIRST_RECEIVED_HEADER),
         number(LAST_RECEIVED_HEADER),
         found.get(REASON_HEADER, ""),
+        number(FIRST_SENT_HEADER),
     )

@@ -46,6 +46,9 @@ ORIGIN_OFFSET_HEADER = "tidelog.origin.offset"
 RECEIVE_COUNT_HEADER = "tidelog.receive_count"
 FIRST_RECEIVED_HEADER = "tidelog.first_received_ms"
 LAST_RECEIVED_HEADER = "tidelog.last_received_ms"
+FIRST_SENT_HEADER = "tidelog.first_sent_ms"
+"""Of a message that was moved, as a dead letter or back: the time that its first record had, in
+decimal Unix milliseconds. Its own time is that of the last move."""
 REASON_HEADER = "tidelog.reason"
 """Why it was given up: what the consumer said, or `max_receive_count`."""
 

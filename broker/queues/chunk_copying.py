@@ -5,6 +5,7 @@ copy that is broken off, or made twice, leaves chunks that no message names: nob
 and they go with the log. Memory: a few chunks at a time, however large the message is.
 """
 
+from collections.abc import Callable
 from typing import final
 
 from broker.queues.dead_letters import Record, batch_of, large_message_in
@@ -23,10 +24,13 @@ class ChunkCopier:
     fails in between is not sent the same chunks again and again.
     """
 
-    def __init__(self, reading: RecordReading, producer: TopicProducer) -> None:
-        """Copy what `reading` finds by `producer`."""
+    def __init__(
+        self, reading: RecordReading, producer: TopicProducer, now_ms: Callable[[], int]
+    ) -> None:
+        """Copy what `reading` finds by `producer`; `now_ms` tells the time of day."""
         self._reading = reading
         self._producer = producer
+        self._now_ms = now_ms
         self._copied: dict[Target, dict[int, list[int]]] = {}
         """By the offset of the message: the offsets of its first chunks at the target."""
 
@@ -74,7 +78,14 @@ class ChunkCopier:
                         return False
                     raise
                 for chunk in found:
-                    batch = batch_of([chunk], producer_id=0, producer_epoch=0, base_sequence=0)
+                    # As new as the message: the target's retention is not to take them before.
+                    batch = batch_of(
+                        [chunk],
+                        now_ms=self._now_ms(),
+                        producer_id=0,
+                        producer_epoch=0,
+                        base_sequence=0,
+                    )
                     offsets.append(await self._producer.produce(target, batch))
                     at = chunk.offset + 1
         return True

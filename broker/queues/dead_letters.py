@@ -14,6 +14,7 @@ from wire.queues import (
     DEDUPLICATION_ID_HEADER,
     DELIVER_AT_HEADER,
     FIRST_RECEIVED_HEADER,
+    FIRST_SENT_HEADER,
     LAST_RECEIVED_HEADER,
     ORIGIN_OFFSET_HEADER,
     ORIGIN_PARTITION_HEADER,
@@ -44,6 +45,7 @@ _OF_ORIGIN: Final = frozenset(
 _OF_ITS_TIME: Final = frozenset({DELIVER_AT_HEADER, DEDUPLICATION_ID_HEADER, SENT_TO_HEADER})
 """What was said about a delivery that has been."""
 _TOO_OFTEN: Final = "max_receive_count"
+_DIGITS_MAX: Final = 20
 
 
 class Record(NamedTuple):
@@ -105,7 +107,6 @@ def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iter
 
 def as_dead_letter(record: Record, origin: Origin, letters: DeadLetters) -> Record:
     """Return a record with headers that say where it comes from and why."""
-    kept = [each for each in record.headers if each[0] not in _OF_ORIGIN | _OF_ITS_TIME]
     added = {
         ORIGIN_QUEUE_HEADER: origin.queue,
         ORIGIN_TOPIC_HEADER: origin.topic,
@@ -117,13 +118,25 @@ def as_dead_letter(record: Record, origin: Origin, letters: DeadLetters) -> Reco
         REASON_HEADER: letters.reason or _TOO_OFTEN,
     }
     headers = [(name, str(value).encode()) for name, value in added.items()]
-    return record._replace(headers=(*kept, *headers))
+    return record._replace(headers=(*_kept(record), *headers))
 
 
 def as_it_was(record: Record) -> Record:
     """Return a record without headers of an origin: it goes back there."""
-    kept = [each for each in record.headers if each[0] not in _OF_ORIGIN | _OF_ITS_TIME]
-    return record._replace(headers=tuple(kept))
+    return record._replace(headers=_kept(record))
+
+
+def _kept(record: Record) -> Headers:
+    """Return headers that go along wherever a record goes, with the time when it was first sent."""
+    kept: list[tuple[str, bytes]] = []
+    first_sent = str(record.timestamp_ms).encode()
+    for name, value in record.headers:
+        if name == FIRST_SENT_HEADER:
+            if value.isdigit() and len(value) <= _DIGITS_MAX:
+                first_sent = value
+        elif name not in _OF_ORIGIN | _OF_ITS_TIME:
+            kept.append((name, value))
+    return (*kept, (FIRST_SENT_HEADER, first_sent))
 
 
 def large_message_in(record: Record) -> ChunkMap | None:
@@ -146,20 +159,23 @@ def fitting(records: Sequence[Record]) -> int:
 
 
 def batch_of(
-    records: Sequence[Record], *, producer_id: int, producer_epoch: int, base_sequence: int
+    records: Sequence[Record],
+    *,
+    now_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
 ) -> bytearray:
-    """Return a batch as an idempotent producer sends it."""
-    first_ms = records[0].timestamp_ms
+    """Return a batch as an idempotent producer sends it, of records that are new now."""
     columns = Columns(
         len(records),
-        timestamp_deltas=[record.timestamp_ms - first_ms for record in records],
         keys=[record.key for record in records],
         values=[record.value for record in records],
         headers=[record.headers for record in records],
     )
     return encode_batch(
         columns,
-        first_timestamp_ms=first_ms,
+        first_timestamp_ms=now_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

@@ -57,7 +57,7 @@ class Mover:
         self._known: set[Target] = set()
         """Targets at which nothing is of which the journal does not say that it is there."""
         self._redriver = Redriver(nursery, producer, served)
-        self._chunks = ChunkCopier(served.reading, producer)
+        self._chunks = ChunkCopier(served.reading, producer, served.now_ms)
 
     @property
     def is_moving(self) -> bool:
@@ -174,6 +174,7 @@ class Mover:
                 return 0
             encoded = batch_of(
                 whole,
+                now_ms=self._served.now_ms(),
                 producer_id=self._producer_id,
                 producer_epoch=batch.epoch,
                 base_sequence=batch.sequence,

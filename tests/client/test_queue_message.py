@@ -26,12 +26,13 @@ ORIGIN = (
     ("tidelog.first_received_ms", b"1000"),
     ("tidelog.last_received_ms", b"2000"),
     ("tidelog.reason", "käse".encode()),
+    ("tidelog.first_sent_ms", b"500"),
 )
 
 
 def test_a_dead_letter_says_where_it_comes_from_and_why() -> None:
     origin = origin_of(ORIGIN)
-    assert origin == ("work", "orders", 3, 17, 5, 1000, 2000, "käse")
+    assert origin == ("work", "orders", 3, 17, 5, 1000, 2000, "käse", 500)
 
 
 def test_other_messages_come_from_nowhere() -> None:
@@ -42,6 +43,9 @@ def test_an_origin_that_somebody_else_wrote_does_no_harm() -> None:
     origin = origin_of([("tidelog.origin.queue", b"\xff"), ("tidelog.receive_count", b"many")])
     assert origin is not None
     assert (origin.queue, origin.receive_count, origin.reason) == ("\ufffd", 0, "")
+    origin = origin_of([("tidelog.origin.queue", b"q"), ("tidelog.receive_count", b"9" * 5000)])
+    assert origin is not None
+    assert origin.receive_count == 0
 
 
 async def test_what_is_settled_by_the_application_is_remembered() -> None:

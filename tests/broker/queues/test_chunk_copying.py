@@ -4,7 +4,7 @@ import errno
 
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, fetch_all, produce
+from tests.broker.asking import batch_of, delete_records, fetch_all, list_offset, produce
 from tests.broker.queues.asking import (
     create_queue,
     receive,
@@ -17,6 +17,7 @@ from tests.broker.queues.asking import (
 from tests.broker.queues.chunks import BODY, LENGTH, PARTS, chunk, message
 from tests.broker.queues.test_mover import headers_at, let_move
 from tests.broker.world import World
+from wire.fetch import OffsetAt
 from wire.large_messages import ChunkMap, chunks_of
 from wire.queues import SettleAction
 
@@ -49,6 +50,25 @@ async def test_a_dead_letter_goes_with_its_chunks(
         headers = await headers_at(client, there, 4)
         assert chunks_of(headers.items()) == ChunkMap(BODY, LENGTH, ((1, 3),))
         assert headers["kept"] == b"yes"
+
+
+async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        topic, there = topic_of(broker), topic_of(broker, "dead")
+        for index in range(3):
+            await produce(client, topic, chunk(index))
+        await produce(client, topic, message((0, 3)))
+        await world.pass_time(3600)
+        moved_ms = world.clock.now_ms()
+
+        await settle(client, queue, await receive(client, queue), SettleAction.REJECT)
+        await let_move(world)
+
+        assert len(await fetch_all(client, there)) == 4
+        assert (await list_offset(client, there, OffsetAt.TIMESTAMP, moved_ms)).offset == 0
 
 
 async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in_between(

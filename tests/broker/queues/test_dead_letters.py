@@ -14,6 +14,7 @@ from queue_layer.pending_moves import DeadLetters
 from wire.queues import (
     DELIVER_AT_HEADER,
     FIRST_RECEIVED_HEADER,
+    FIRST_SENT_HEADER,
     ORIGIN_OFFSET_HEADER,
     ORIGIN_QUEUE_HEADER,
     PRIORITY_HEADER,
@@ -57,8 +58,26 @@ def test_a_letter_that_dies_again_says_where_it_died_last() -> None:
     assert dict(twice.headers)[ORIGIN_QUEUE_HEADER] == b"letters"
 
 
-def test_what_goes_back_is_as_it_was() -> None:
-    assert as_it_was(as_dead_letter(record(10), ORIGIN, LETTERS)) == record(10)
+def test_what_goes_back_is_as_it_was_and_says_when_it_was_sent() -> None:
+    back = as_it_was(as_dead_letter(record(10), ORIGIN, LETTERS))
+
+    assert back == record(10)._replace(headers=(("trace", b"7"), (FIRST_SENT_HEADER, b"1010")))
+
+
+def test_however_often_it_is_moved_a_message_says_when_it_was_first_sent() -> None:
+    once = as_dead_letter(record(10), ORIGIN, LETTERS)._replace(timestamp_ms=5000)
+
+    back = as_it_was(once)._replace(timestamp_ms=6000)
+    twice = as_dead_letter(back, ORIGIN, LETTERS)
+
+    assert [value for name, value in twice.headers if name == FIRST_SENT_HEADER] == [b"1010"]
+
+
+def test_a_time_that_is_none_is_not_believed() -> None:
+    for strange in (b"", b"soon", b"-1", b"9" * 5000):
+        sent = record(10)._replace(headers=((FIRST_SENT_HEADER, strange),))
+
+        assert as_it_was(sent).headers == ((FIRST_SENT_HEADER, b"1010"),)
 
 
 def test_a_batch_is_cut_by_its_records_alone_and_never_empty() -> None:
@@ -67,11 +86,12 @@ def test_a_batch_is_cut_by_its_records_alone_and_never_empty() -> None:
     assert fitting([record(number) for number in range(100)]) == 100
 
 
-def test_the_same_records_are_the_same_batch_and_come_out_again() -> None:
+def test_the_same_records_are_the_same_batch_and_come_out_again_as_new_ones() -> None:
     records = [record(5), record(7)]
 
     first, second = (
-        batch_of(records, producer_id=9, producer_epoch=1, base_sequence=40) for _ in range(2)
+        batch_of(records, now_ms=9000, producer_id=9, producer_epoch=1, base_sequence=40)
+        for _ in range(2)
     )
 
     assert first == second
@@ -80,7 +100,7 @@ def test_the_same_records_are_the_same_batch_and_come_out_again() -> None:
     assert header is not None
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 40)
     found = list(records_in(bytes(first), header, [1, 5]))
-    assert found == [record(7)._replace(offset=1)]
+    assert found == [record(7)._replace(offset=1, timestamp_ms=9000)]
 
 
 def test_each_partition_of_each_queue_moves_under_an_identity_of_its_own() -> None:

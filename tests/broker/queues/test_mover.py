@@ -25,12 +25,13 @@ from tests.broker.queues.asking import (
     submit_settle,
     topic_of,
 )
-from tests.broker.world import World
+from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from wire import api
 from wire.fetch import FetchRequest, PartitionFetch
 from wire.queue_admin import AlterQueueRequest
 from wire.queues import (
+    FIRST_SENT_HEADER,
     ORIGIN_OFFSET_HEADER,
     ORIGIN_PARTITION_HEADER,
     ORIGIN_QUEUE_HEADER,
@@ -91,6 +92,23 @@ async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_que
         assert found[ORIGIN_PARTITION_HEADER] == found[ORIGIN_OFFSET_HEADER] == b"0"
         assert found[RECEIVE_COUNT_HEADER] == b"2"
         assert found[REASON_HEADER] == b"max_receive_count"
+
+
+async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead", retention_ms="1h")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await world.pass_time(3500)
+        await rejected(client, queue, 1)
+        await world.pass_time(3500)
+
+        assert [each.value for each in await receive(client, dead)] == [b"a"]
+        found = await headers_at(client, topic_of(broker, "dead"), 0)
+        assert found[FIRST_SENT_HEADER] == str(START_MS).encode()
 
 
 async def rejected(client: RpcConnection, queue: bytes, count: int) -> list[Message]:

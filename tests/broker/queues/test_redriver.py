@@ -81,6 +81,22 @@ async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: Mock
         assert [each.value for each in await receive(client, bills)] == [b"c"]
 
 
+async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead", retention_ms="1h")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await reject(client, orders, world, 10)
+        await world.pass_time(9 * 3600)
+
+        await redrive(client, dead)
+        await let_move(world)
+        await world.pass_time(120)
+
+        assert [each.value for each in await receive(client, orders)] == [b"a"]
+
+
 async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
