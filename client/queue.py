@@ -40,7 +40,7 @@ from client.queue_sending import (
 )
 from client.queue_settler import QueueSettler
 from client.queue_shared import QueueShared
-from client.queue_worker import QueueWorker, WorkerConfig, WorkerSettings
+from client.queue_worker import QueueWorker, WorkedQueue, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
 from wire.errors import BatchError, InvalidReceiptError, RecordTooLargeError, TidelogError
@@ -49,7 +49,6 @@ from wire.queues import (
     MessageState,
     QueueCounts,
     RedriveRequest,
-    SettleAction,
 )
 
 Received = Message | str
@@ -76,7 +75,7 @@ class Queue:
         self._shared = shared
         self._cluster = shared.cluster
         self._holder = holder or shared.cluster.config.client_name
-        self._settler = QueueSettler(shared.cluster, shared.directory, name)
+        self._settler = QueueSettler(shared, name)
         self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
         self._joiner = LargeJoiner(self._settler)
         self._asker = QueueAsker(shared.cluster, shared.directory, name)
@@ -293,10 +292,6 @@ class Queue:
             raise TypeError("several messages are wanted, not one handle")
         given = list(messages)
         await self._settler.settle(_places(given), verdict)
-        if verdict.action is not SettleAction.EXTEND:
-            for each in given:
-                if isinstance(each, Message):
-                    each.lease.is_settled.add(each.offset)
 
     # -- working ----------------------------------------------------------------------------------
 
@@ -312,7 +307,8 @@ class Queue:
             ConfigError: A setting is not legal.
         """
         config = config or WorkerConfig(**settings)
-        return QueueWorker(self._receive, self._settler, self._cluster, handler, config)
+        queue = WorkedQueue(self._receive, self._settler, self._asker.visibility_timeout)
+        return QueueWorker(queue, self._cluster, handler, config)
 
     async def work(
         self, handler: Callable[[Message], Awaitable[object]], **settings: Unpack[WorkerSettings]

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar, final
 from msgspec.structs import replace
 
 from client.cluster import Cluster
+from client.durations import seconds_of
 from client.queue_directory import QueueDirectory, leader_of
 from wire import api
 from wire.errors import (
@@ -71,6 +72,14 @@ class QueueAsker:
             UnknownQueueError: There is no such queue.
         """
         return await self._directory.find(self._name)
+
+    async def visibility_timeout(self) -> float:
+        """Return for how many seconds nobody else gets what is received, as the queue says.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+        """
+        return seconds_of((await self.describe()).config["visibility_timeout_ms"])
 
     async def counts(self) -> list[QueueCounts]:
         """Count the messages of every partition."""

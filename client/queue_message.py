@@ -64,19 +64,25 @@ Settle = Callable[[Sequence[ReceivedPlace], Verdict], Awaitable[None]]
 class Lease:
     """What the messages have in common that one receive got from one partition."""
 
-    __slots__ = ("expires_at", "failures", "is_settled", "reader", "receipt", "settle")
+    __slots__ = ("expires_at", "failures", "is_fifo", "reader", "receipt", "settle")
 
     def __init__(
-        self, receipt: bytes, expires_at: float, settle: Settle, reader: BodyReader | None = None
+        self,
+        receipt: bytes,
+        expires_at: float,
+        settle: Settle,
+        reader: BodyReader | None = None,
+        *,
+        is_fifo: bool = False,
     ) -> None:
         """Say by `settle` what becomes of messages; `reader` reads the chunks of large ones."""
+        self.is_fifo = is_fifo
+        """Whether messages with the same key are to be worked on in their order."""
         self.reader = reader
         self.receipt = receipt
         self.expires_at = expires_at
         """Until when nobody else gets them, in seconds of trio's clock, unless that is extended."""
         self.settle = settle
-        self.is_settled: set[int] = set()
-        """Offsets of messages that the application has deleted, released or rejected."""
         self.failures: dict[int, TidelogError] = {}
         """Why large messages, by their offsets, could not be joined."""
 
@@ -242,8 +248,6 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     async def _settle(self, verdict: Verdict) -> None:
         await self.lease.settle([self.place], verdict)
-        if verdict.action is not SettleAction.EXTEND:
-            self.lease.is_settled.add(self.offset)
 
 
 def extension(seconds: float) -> Verdict:

@@ -314,7 +314,13 @@ class _Call:
             settler.settle_soon(places_of(received), RETURN)
             return
         expires_at = trio.current_time() + (received.deadline_ms - now_ms) / 1000
-        lease = Lease(received.receipt, expires_at, settler.settle, self._receiver.reader)
+        lease = Lease(
+            received.receipt,
+            expires_at,
+            settler.settle,
+            self._receiver.reader,
+            is_fifo=poll.description.is_fifo,
+        )
         at = TopicPartition(poll.description.topic, received.partition)
         try:
             messages = messages_of(at, received, content, lease)

@@ -8,6 +8,7 @@ A settlement whose answer was lost may have been carried out. Told again, it may
 it was: then that is success.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from typing import Final, final
 
 import trio
 
-from client.cluster import STALE_METADATA_ERRORS, Cluster
-from client.queue_directory import QueueDirectory, leader_of
+from client.cluster import STALE_METADATA_ERRORS
+from client.queue_directory import leader_of
 from client.queue_message import Lease, Message, Verdict
+from client.queue_shared import QueueShared
 from client.receipt_handle import ReceivedPlace
 from wire import api
 from wire.errors import (
@@ -57,6 +59,7 @@ class _Call:
 
     errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
     """By place in what the caller gave."""
+    gives_up_at: float = math.inf
     open_count: int = 0
     is_done: trio.Event = field(default_factory=trio.Event)
 
@@ -70,7 +73,6 @@ class _Order:
     partition: int
     receipt: bytes
     verdict: Verdict
-    gives_up_at: float
     offsets: list[int] = field(default_factory=list[int])
     indexes: list[int] = field(default_factory=list[int])
     """Where the caller named each of them."""
@@ -98,17 +100,31 @@ class _Lane:
 class QueueSettler:
     """Settles messages of one queue."""
 
-    def __init__(self, cluster: Cluster, directory: QueueDirectory, name: str) -> None:
+    def __init__(self, shared: QueueShared, name: str) -> None:
         """Settle messages of the queue `name`."""
-        self._cluster = cluster
-        self._directory = directory
+        self.settled = shared.settled
+        """What has become of messages that workers have."""
+        self._cluster = shared.cluster
+        self._directory = shared.directory
         self._name = name
         self._lanes: dict[int, _Lane] = {}
 
-    async def settle(self, places: Sequence[ReceivedPlace | Message], verdict: Verdict) -> None:
+    async def settle(
+        self,
+        places: Sequence[ReceivedPlace | Message],
+        verdict: Verdict,
+        *,
+        gives_up_at: float = math.inf,
+    ) -> None:
         """Settle messages, all alike.
 
         If cancelled, each of them may be settled or not.
+
+        Args:
+            places: Which messages.
+            verdict: What is to become of them.
+            gives_up_at: Until when, in seconds of trio's clock, what fails is tried again; at most
+                for `request_timeout`.
 
         Raises:
             BrokerError: The only message could not be settled.
@@ -121,7 +137,9 @@ class QueueSettler:
             return
         description = await self._directory.find(self._name)
         call = _Call()
-        orders = self._orders(places, verdict, call)
+        patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
+        call.gives_up_at = min(gives_up_at, patience_ends_at)
+        orders = _orders(places, verdict, call)
         for order in orders:
             leader_of(description, order.partition)
         for order in orders:
@@ -149,37 +167,13 @@ class QueueSettler:
         except TidelogError as error:
             self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
 
-    def _orders(
-        self, places: Sequence[ReceivedPlace | Message], verdict: Verdict, call: _Call
-    ) -> list[_Order]:
-        gives_up_at = trio.current_time() + self._cluster.config.request_timeout
-        orders: dict[tuple[int, bytes], _Order] = {}
-        order: _Order | None = None
-        last: Lease | None = None
-        for index, place in enumerate(places):
-            if isinstance(place, Message):
-                lease: Lease | None = place.lease
-                partition, offset, receipt = place.partition, place.offset, place.lease.receipt
-            else:
-                lease = None
-                partition, offset, receipt = place
-            if order is None or lease is None or lease is not last:
-                last = lease
-                order = orders.get((partition, receipt))
-                if order is None:
-                    order = _Order(call, partition, receipt, verdict, gives_up_at)
-                    orders[partition, receipt] = order
-            order.offsets.append(offset)
-            order.indexes.append(index)
-        return list(orders.values())
-
     async def _put(self, order: _Order) -> None:
         """Have an order carried out."""
         try:
             description = await self._directory.find(self._name)
             leader_id = leader_of(description, order.partition)
         except TidelogError as error:
-            _finish(order, error)
+            self._give_up(order, error)
             return
         if leader_id is None:
             self._directory.doubt(description)
@@ -225,26 +219,43 @@ class QueueSettler:
             self._failed(order, from_wire(result.error))
             return
         if not result.refused:
-            _finish(order, None)
+            self._note(order, order.offsets)
+            _finish(order)
             return
         again: list[int] = []
         failure: BrokerError | None = None
         places = order.places()
+        done = set(places)
         for refused in result.refused:
             error = from_wire(refused.error)
             offsets = [each for each in _offsets(refused.runs) if each in places]
+            if _is_done(order, error):
+                continue
+            done.difference_update(offsets)
             if error.is_retriable:
                 again, failure = [*again, *offsets], error
-            elif not _is_done(order, error):
+            else:
                 for offset in offsets:
                     order.call.errors.update(dict.fromkeys(places[offset], error))
+        self._note(order, done)
         if failure is None:
-            _finish(order, None)
+            _finish(order)
         else:
             left = [(offset, index) for offset in again for index in places[offset]]
             order.offsets = [offset for offset, _ in left]
             order.indexes = [index for _, index in left]
             self._failed(order, failure)
+
+    def _note(self, order: _Order, offsets: Iterable[int]) -> None:
+        self.settled.note(order.partition, order.receipt, offsets, order.verdict.action)
+
+    def _give_up(self, order: _Order, error: TidelogError) -> None:
+        """Have no part of an order carried out any more."""
+        if _is_done(order, error):
+            self._note(order, order.offsets)
+        else:
+            order.call.errors.update(dict.fromkeys(order.indexes, error))
+        _finish(order)
 
     def _failed(self, order: _Order, error: TidelogError) -> None:
         """Have an order carried out later, if that may help."""
@@ -252,8 +263,8 @@ class QueueSettler:
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         may_help = isinstance(error, (RetriableError, ConnectionLostError, UnknownQueueError))
         delay = self._cluster.backoff.delay(order.failure_count + 1)
-        if not may_help or trio.current_time() + delay >= order.gives_up_at:
-            _finish(order, error)
+        if not may_help or trio.current_time() + delay >= order.call.gives_up_at:
+            self._give_up(order, error)
             return
         if not isinstance(error, (ConnectError, UnknownQueueError)):
             # Also a broker that is deposed may have had it committed.
@@ -266,10 +277,34 @@ class QueueSettler:
             try:
                 self._directory.doubt(await self._directory.find(self._name))
             except TidelogError as failure:
-                _finish(order, failure)
+                self._give_up(order, failure)
                 return
         await trio.sleep(delay)
         await self._put(order)
+
+
+def _orders(
+    places: Sequence[ReceivedPlace | Message], verdict: Verdict, call: _Call
+) -> list[_Order]:
+    orders: dict[tuple[int, bytes], _Order] = {}
+    order: _Order | None = None
+    last: Lease | None = None
+    for index, place in enumerate(places):
+        if isinstance(place, Message):
+            lease: Lease | None = place.lease
+            partition, offset, receipt = place.partition, place.offset, place.lease.receipt
+        else:
+            lease = None
+            partition, offset, receipt = place
+        if order is None or lease is None or lease is not last:
+            last = lease
+            order = orders.get((partition, receipt))
+            if order is None:
+                order = _Order(call, partition, receipt, verdict)
+                orders[partition, receipt] = order
+        order.offsets.append(offset)
+        order.indexes.append(index)
+    return list(orders.values())
 
 
 def _settlement(order: _Order) -> Settlement:
@@ -284,13 +319,10 @@ def _settlement(order: _Order) -> Settlement:
     )
 
 
-def _finish(order: _Order, error: TidelogError | None) -> None:
-    call = order.call
-    if error is not None and not _is_done(order, error):
-        call.errors.update(dict.fromkeys(order.indexes, error))
-    call.open_count -= 1
-    if not call.open_count:
-        call.is_done.set()
+def _finish(order: _Order) -> None:
+    order.call.open_count -= 1
+    if not order.call.open_count:
+        order.call.is_done.set()
 
 
 def _is_done(order: _Order, error: TidelogError) -> bool:

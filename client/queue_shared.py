@@ -12,6 +12,7 @@ from client.config import ProducerConfig
 from client.producer import Producer
 from client.queue_directory import QueueDirectory
 from client.queue_sender import QueueSender
+from client.settled_messages import SettledMessages
 
 _BATCH_BYTES: Final = 64 << 10
 """Of a batch that is sent. Brokers hand out whole batches, so whoever receives a few messages of a
@@ -26,6 +27,7 @@ class QueueShared:
         """Open nothing yet."""
         self.cluster = cluster
         self.directory = QueueDirectory(cluster)
+        self.settled = SettledMessages()
         self._senders: dict[str, QueueSender] = {}
         self._producer: Producer | None = None
         self._opening = trio.Lock()

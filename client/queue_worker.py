@@ -1,20 +1,22 @@
 """A worker: receives messages, hands them to a function, and settles them by what that does.
 
 Shell: owns the tasks of one worker. A message goes through three stages: in hand, when it was
-received and no handler has begun with it; at work; finished, until its deletion is acknowledged.
-As long as it is in one of the first two, nobody else gets it: it is extended in good time.
+received and no handler has begun with it; at work; finished, until what is to become of it is
+acknowledged. As long as it is in one of the first two, nobody else gets it: it is extended in good
+time.
 """
 
 import traceback
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypedDict, cast, final
+from typing import Final, NamedTuple, Protocol, TypedDict, cast, final
 
 import trio
 
 from client.cluster import Cluster
+from client.group_order import GroupOrder
 from client.large_joining import joined
+from client.lease_keeper import HeldMessage, LeaseKeeper
 from client.queue_message import (
     DELETE,
     REASON_LENGTH_MAX,
@@ -22,18 +24,13 @@ from client.queue_message import (
     VALUE_BYTES_MAX,
     Message,
     Verdict,
-    extension,
     in_unicode,
 )
 from client.queue_settler import QueueSettler
-from client.receipt_handle import ReceivedPlace
 from wire.errors import (
-    BatchError,
-    BrokerError,
     ConfigError,
     ConnectionLostError,
     CorruptRecordError,
-    InvalidRequestError,
     MessageBodyLostError,
     RetriableError,
     TidelogError,
@@ -44,8 +41,12 @@ Handler = Callable[[Message], Awaitable[object]]
 
 _GIVING_BACK_S: Final = 2.0
 """How long a worker that is cancelled stays to give back what it has."""
-_EXTEND_AT: Final = 0.5
-"""A lease is extended when this part of it is over."""
+_HELD_FACTOR: Final = 10
+"""So many messages for each handler are held at most, with those that wait for others of their
+FIFO groups."""
+_DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
+"""After these nobody gets a message any more, and the next one of its group may begin."""
+_RELEASE_AT_ONCE: Final = Verdict(SettleAction.RELEASE, 0)
 
 
 @final
@@ -54,7 +55,8 @@ class WorkerConfig:
     """How a worker works."""
 
     concurrency: int = 10
-    """Messages at work at a time; about as many more are in hand or finished."""
+    """Messages at work at a time; about as many more are in hand or finished, and in FIFO queues
+    those that wait for others of their groups."""
 
     visibility_timeout: float | None = None
     """For how many seconds a message is received, and extended while its handler runs; by default,
@@ -139,18 +141,13 @@ class Receive(Protocol):
         ...
 
 
-@final
-@dataclass(eq=False, slots=True)
-class _Task:
-    """One message that this worker has."""
+class WorkedQueue(NamedTuple):
+    """A queue as its workers need it."""
 
-    message: Message
-    timeout: float
-    """For how long it is leased each time, in seconds."""
-    extend_at: float
-    scope: trio.CancelScope | None = None
-    """Of its handler, when that has begun."""
-    is_lost: bool = False
+    receive: Receive
+    settler: QueueSettler
+    visibility_timeout: Callable[[], Awaitable[float]]
+    """Returns for how many seconds it leases messages to those who do not say."""
 
 
 @final
@@ -160,38 +157,35 @@ class QueueWorker:
     A message is deleted when its handler returns, unless it was settled there. If the handler
     raises an `Exception`, the message is released, or rejected (`reject_on`), with type, message
     and traceback as the reason, which is in the headers of a dead letter. Messages come from all
-    partitions in turn.
+    partitions in turn. Those of one FIFO group are handled one after the other; if one is not
+    done for good, those behind it are given back, and come again behind it.
 
     While brokers cannot be reached, the worker waits; only what waiting does not cure ends it.
     When `run` is cancelled, handlers are cancelled, and all messages are given back.
     """
 
     def __init__(
-        self,
-        receive: Receive,
-        settler: QueueSettler,
-        cluster: Cluster,
-        handler: Handler,
-        config: WorkerConfig,
+        self, queue: WorkedQueue, cluster: Cluster, handler: Handler, config: WorkerConfig
     ) -> None:
         """Use `queue.worker(handler)`."""
         self.statistics = WorkerStatistics()
-        self._receive = receive
-        self._settler = settler
+        self._queue = queue
+        self._settled = queue.settler.settled
         self._cluster = cluster
         self._handler: Callable[[Message], object] = handler
         """Whether it is async, as it must be, is seen when it is called."""
         self._config = config
-        self._tasks: dict[_Task, None] = {}
-        """Messages in hand or at work."""
-        self._in_hand: deque[_Task] = deque()
-        self._finished_count = 0
+        self._keeper = LeaseKeeper(queue.settler, self._timeout, self._lose)
+        """Has the messages in hand and at work."""
+        self._in_hand: GroupOrder[HeldMessage] = GroupOrder()
+        self._finished: dict[HeldMessage, Verdict] = {}
+        self._unread_count = 0
+        """Large messages in a row that could not be read."""
         self._is_stopping = False
         self._failure: Exception | None = None
         self._receiving = trio.CancelScope()
         self._changed = trio.Event()
         """Set, and replaced, when there is more room or work, or the worker shall stop."""
-        self._wake_extender = trio.Event()
 
     def stop(self) -> None:
         """Let `run` return when what is at work is finished; what is in hand is given back."""
@@ -213,12 +207,12 @@ class QueueWorker:
                 nursery.cancel_scope.cancel()
         finally:
             with trio.move_on_after(_GIVING_BACK_S, shield=True):
-                await self._give_back(list(self._tasks))
+                await self._give_back_all()
         if self._failure is not None:
             raise self._failure
 
     async def _work(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self._extend)
+        nursery.start_soon(self._keeper.run)
         async with trio.open_nursery() as handling:
             for _ in range(self._config.concurrency):
                 handling.start_soon(self._handle_all, nursery)
@@ -229,8 +223,8 @@ class QueueWorker:
                 self._failure = error
             finally:
                 self.stop()
-            await self._give_back(list(self._in_hand))
-        while self._finished_count:
+            self._return(self._in_hand.clear(), nursery)
+        while self._finished:
             await self._changed.wait()
 
     def _notify(self) -> None:
@@ -243,13 +237,12 @@ class QueueWorker:
         failure_count = 0
         config = self._config
         while True:
-            room = 3 * config.concurrency - len(self._tasks) - self._finished_count
-            room = min(room, 2 * config.concurrency - len(self._tasks), RECEIVE_COUNT_MAX)
+            room = self._room()
             if room <= 0:
                 await self._changed.wait()
                 continue
             try:
-                messages = await self._receive(
+                messages = await self._queue.receive(
                     room, visibility_timeout=config.visibility_timeout, wait=config.wait
                 )
             except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
@@ -261,52 +254,91 @@ class QueueWorker:
                 failure_count = 0
                 self._take(messages)
 
+    def _room(self) -> int:
+        """Return how many messages more are wanted.
+
+        Those that wait for others of their groups keep no handler busy, and nobody else would get
+        them either.
+        """
+        concurrency = self._config.concurrency
+        held_count = len(self._keeper.held)
+        active_count = held_count - self._in_hand.behind_count
+        return min(
+            2 * concurrency - active_count,
+            3 * concurrency - active_count - len(self._finished),
+            _HELD_FACTOR * concurrency - held_count,
+            RECEIVE_COUNT_MAX,
+        )
+
     def _take(self, messages: list[Message]) -> None:
-        now = trio.current_time()
         for message in messages:
-            timeout = self._config.visibility_timeout or max(message.lease.expires_at - now, 1.0)
-            task = _Task(message, timeout, now + timeout * _EXTEND_AT)
-            self._tasks[task] = None
-            self._in_hand.append(task)
+            group = None
+            if message.lease.is_fifo and message.key is not None:
+                group = (message.partition, message.key)
+            held = HeldMessage(message, group, message.lease.expires_at)
+            self._settled.watch(message.place)
+            self._keeper.keep(held)
+            self._in_hand.put(held, group)
         self._notify()
-        self._wake_extender.set()
 
     # -- handling ---------------------------------------------------------------------------------
 
     async def _handle_all(self, nursery: trio.Nursery) -> None:
         while True:
-            while not self._in_hand and not self._is_stopping:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            while not self._in_hand.ready_count and not self._is_stopping:
                 await self._changed.wait()
             if self._is_stopping:
                 return
-            task = self._in_hand.popleft()
-            if task.is_lost:
-                continue
-            verdict = await self._handle(task)
-            self._tasks.pop(task, None)
-            if verdict is not None:
-                self._finished_count += 1
-                nursery.start_soon(self._settle, task.message, verdict)
-            self._notify()
+            held = self._in_hand.begin()
+            held.is_lost = held.is_lost or held.expires_at <= trio.current_time()
+            verdict = None if held.is_lost else await self._handle(held)
+            self._finish(held, verdict, nursery)
 
-    async def _handle(self, task: _Task) -> Verdict | None:
+    async def _handle(self, held: HeldMessage) -> Verdict | None:
         """Let the handler work; return what is to become of the message."""
-        message = task.message
-        verdict: Verdict | None = DELETE
-        with trio.CancelScope() as task.scope:
-            try:
-                work = self._handler(await joined(message, self._config.value_bytes_max))
-                if not isinstance(work, Awaitable):
-                    return self._misuse()
-                await work
-            except Exception as error:  # noqa: BLE001  (whatever the application raises)
-                verdict = self._verdict_on(message, error)
-        if task.is_lost:
+        verdict: Verdict | None = None
+        with trio.CancelScope() as held.scope:
+            verdict = await self._outcome(held.message)
+        if held.is_lost:
             self.statistics.lost_count += 1
             return None
         if verdict is DELETE:
             self.statistics.done_count += 1
-        return None if message.offset in message.lease.is_settled else verdict
+        return verdict
+
+    async def _outcome(self, message: Message) -> Verdict:
+        try:
+            whole = await self._joined(message)
+            if whole is None:
+                return RETURN
+            work = self._handler(whole)
+            if not isinstance(work, Awaitable):
+                return self._misuse()
+            await work
+        except Exception as error:  # noqa: BLE001  (whatever the application raises)
+            return self._verdict_on(message, error)
+        return DELETE
+
+    async def _joined(self, message: Message) -> Message | None:
+        """Return a message with its value, `None` if nobody can be asked for that now.
+
+        Raises:
+            CorruptRecordError: It is damaged. That counts as a failure of the handler, so that
+                messages which nobody can read are dead letters some day.
+        """
+        try:
+            whole = await joined(message, self._config.value_bytes_max)
+        except CorruptRecordError:
+            raise
+        except TidelogError as error:
+            self._unread_count += 1
+            self._cluster.env.probe("client.message_not_read", error=str(error))
+            await trio.sleep(self._cluster.backoff.delay(self._unread_count))
+            return None
+        if whole is not message:
+            self._unread_count = 0
+        return whole
 
     def _misuse(self) -> Verdict:
         """Stop, instead of making dead letters of everything there is."""
@@ -314,7 +346,7 @@ class QueueWorker:
             "a handler is an async function; `tidelog.blocking` takes plain ones"
         )
         self.stop()
-        return Verdict(SettleAction.RELEASE, 0)
+        return _RELEASE_AT_ONCE
 
     def _verdict_on(self, message: Message, error: Exception) -> Verdict:
         if self._config.on_error is not None:
@@ -325,77 +357,98 @@ class QueueWorker:
         self.statistics.failed_count += 1
         return Verdict(SettleAction.RELEASE, reason=reason_of(error))
 
-    async def _settle(self, message: Message, verdict: Verdict) -> None:
-        try:
-            await self._settler.settle([message.place], verdict)
-        except TidelogError as error:
-            # Somebody will get it again.
-            self._cluster.env.probe("client.not_settled", error=str(error))
-        finally:
-            self._finished_count -= 1
+    # -- settling ---------------------------------------------------------------------------------
+
+    def _finish(self, held: HeldMessage, verdict: Verdict | None, nursery: trio.Nursery) -> None:
+        """Settle a message that a handler is through with, unless the handler did or it is lost."""
+        action = self._settled.action_of(held.message.place)
+        if held.is_lost or verdict is None or action is not None:
+            self._forget(held)
+            self._end(held, nursery, is_done=action in _DONE and not held.is_lost)
+        else:
+            self._keeper.let_go(held)
+            self._finished[held] = verdict
+            if verdict.action not in _DONE:
+                self._end(held, nursery, is_done=False)
+            nursery.start_soon(self._settle_one, held, verdict, nursery)
+        self._notify()
+
+    def _end(self, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool) -> None:
+        """Let the next message of a group begin, or none of them."""
+        if is_done:
+            self._in_hand.go_on(held.group)
             self._notify()
+        else:
+            self._return(self._in_hand.break_off(held.group), nursery)
+
+    def _return(self, unseen: Iterable[HeldMessage], nursery: trio.Nursery) -> None:
+        """Give back what no handler has begun with; that does not count."""
+        returned: list[HeldMessage] = []
+        for held in unseen:
+            if held.is_lost:
+                self._forget(held)
+            else:
+                self._keeper.let_go(held)
+                self._finished[held] = RETURN
+                returned.append(held)
+        if returned:
+            nursery.start_soon(self._settle, returned, RETURN)
+
+    async def _settle_one(self, held: HeldMessage, verdict: Verdict, nursery: trio.Nursery) -> None:
+        is_settled = await self._settle([held], verdict)
+        if verdict.action in _DONE:
+            self._end(held, nursery, is_done=is_settled)
+
+    async def _settle(self, finished: Sequence[HeldMessage], verdict: Verdict) -> bool:
+        """Say what is to become of messages; return whether that is so now."""
+        is_settled = False
+        try:
+            await self._queue.settler.settle([held.message for held in finished], verdict)
+            is_settled = True
+        except TidelogError as error:
+            # Somebody will get them again.
+            self._cluster.env.probe("client.not_settled", error=str(error))
+        for held in finished:
+            self._forget(held)
+        self._notify()
+        return is_settled
+
+    def _forget(self, held: HeldMessage) -> None:
+        """Have nothing to do with a message any more."""
+        self._keeper.let_go(held)
+        self._finished.pop(held, None)
+        self._settled.forget(held.message.place)
 
     # -- keeping ----------------------------------------------------------------------------------
 
-    async def _extend(self) -> None:
-        """Keep what is in hand or at work."""
-        while True:
-            now = trio.current_time()
-            due = [task for task in self._tasks if task.extend_at <= now]
-            by_timeout: dict[float, list[_Task]] = {}
-            for task in due:
-                if task.message.offset not in task.message.lease.is_settled:
-                    by_timeout.setdefault(task.timeout, []).append(task)
-                task.extend_at = now + task.timeout * _EXTEND_AT
-            for timeout, tasks in by_timeout.items():
-                await self._extend_tasks(tasks, timeout)
-            wake_at = min((task.extend_at for task in self._tasks), default=float("inf"))
-            self._wake_extender = trio.Event()
-            with trio.CancelScope(deadline=wake_at):
-                await self._wake_extender.wait()
+    async def _timeout(self) -> float:
+        return self._config.visibility_timeout or await self._queue.visibility_timeout()
 
-    async def _extend_tasks(self, tasks: list[_Task], seconds: float) -> None:
-        places = [task.message.place for task in tasks]
-        errors: dict[int, TidelogError] = {}
-        try:
-            await self._settler.settle(places, extension(seconds))
-        except BatchError as failure:
-            errors = failure.errors
-        except TidelogError as failure:
-            errors = dict.fromkeys(range(len(tasks)), failure)
-        for index, error in errors.items():
-            task = tasks[index]
-            if isinstance(error, InvalidRequestError):
-                task.extend_at = float("inf")  # It was kept for as long as it may be.
-            elif isinstance(error, BrokerError) and not error.is_retriable:
-                self._lose(task)
-
-    def _lose(self, task: _Task) -> None:
-        """Stop working on a message that is not ours any more."""
-        if task not in self._tasks or task.message.offset in task.message.lease.is_settled:
-            return
-        task.is_lost = True
-        if task.scope is None:
-            del self._tasks[task]
-        else:
-            task.scope.cancel()
+    def _lose(self, held: HeldMessage) -> None:
+        """Stop working on a message that others have."""
+        if held.scope is not None:
+            held.scope.cancel()
 
     # -- giving back ------------------------------------------------------------------------------
 
-    async def _give_back(self, tasks: list[_Task]) -> None:
-        """Give back what is not finished: what was begun counts as received, the rest does not."""
-        unseen: list[ReceivedPlace] = []
-        begun: list[ReceivedPlace] = []
-        for task in tasks:
-            self._tasks.pop(task, None)
-            message = task.message
-            if message.offset not in message.lease.is_settled and not task.is_lost:
-                (unseen if task.scope is None else begun).append(message.place)
-        for places, verdict in ((unseen, RETURN), (begun, Verdict(SettleAction.RELEASE, 0))):
-            try:
-                await self._settler.settle(places, verdict)
-            except TidelogError as error:
-                self._cluster.env.probe("client.not_settled", error=str(error))
+    async def _give_back_all(self) -> None:
+        """Settle what is finished, give back the rest: what was begun counts, the rest does not."""
+        by_verdict: dict[Verdict, list[HeldMessage]] = {}
+        for held, verdict in self._finished.items():
+            by_verdict.setdefault(verdict, []).append(held)
+        for held in list(self._keeper.held):
+            if held.is_lost or self._settled.action_of(held.message.place) is not None:
+                self._forget(held)
+            else:
+                verdict = RETURN if held.scope is None else _RELEASE_AT_ONCE
+                by_verdict.setdefault(verdict, []).append(held)
+        try:
+            async with trio.open_nursery() as nursery:
+                for verdict, messages in by_verdict.items():
+                    nursery.start_soon(self._settle, messages, verdict)
+        finally:
+            for held in [*self._finished, *self._keeper.held]:
+                self._forget(held)
 
 
 def reason_of(error: Exception) -> str:

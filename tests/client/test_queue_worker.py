@@ -283,3 +283,24 @@ async def test_a_handler_that_is_not_async_ends_the_worker_instead_of_killing_al
 def test_only_exceptions_can_be_rejected_on(classes: object) -> None:
     with pytest.raises(ConfigError, match="reject_on is a tuple of exceptions"):
         WorkerConfig(reject_on=classes)  # type: ignore[arg-type]
+
+
+async def test_what_a_handler_settles_by_its_handle_is_left_as_it_is(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        await fill(queue, 2)
+        handled = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal handled
+            mine = queue if message.value == b"0" else client.queue("work")
+            await mine.release(message.receipt_handle, 3600)
+            handled += 1
+
+        worker = queue.worker(handle)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: handled == 2)
+            worker.stop()
+        assert await left(queue) == (2, 0)
