@@ -11,6 +11,10 @@ Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the o
 | is a dead letter | gone | gone | yes, if under it | gone |
 | is done | yes | gone | gone | gone |
 | was received before a seek | expired | expired | expired | expired |
+| does not know that lease | yes, fenced: expired | expired | expired | expired |
+
+The last row is about leases that were lost with a leader (`receive_durability` `lazy`): the message
+is fresh, or was passed over since. It may have been received under another one that was lost, too.
 """
 
 from collections.abc import Iterator
@@ -19,14 +23,15 @@ from typing import Final
 from queue_layer.config import QueueConfig
 from queue_layer.entries import NO_TARGET, AnyEntry, Deleted, Extended, Released, Returned
 from queue_layer.fold import QueueFold
-from queue_layer.message_status import Kind, MessageStatus
+from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
 from queue_layer.receipts import Receipt
-from queue_layer.receiving import died, joined
+from queue_layer.receiving import died, joined, passed
 from wire.errors import (
     BrokerError,
     ErrorDetail,
     InvalidReceiptError,
     InvalidRequestError,
+    LeaderNotAvailableError,
     MessageGoneError,
     ReceiptExpiredError,
 )
@@ -51,6 +56,7 @@ def decide(
 
     Raises:
         InvalidRequestError: The settlement makes no sense, whatever the messages.
+        LeaderNotAvailableError: Not all records up to those that it deletes are known yet.
     """
     action = _checked_action(settlement)
     accepted: list[_Piece] = []
@@ -68,7 +74,13 @@ def decide(
                 refused.append(((piece_first, piece_end - piece_first), error))
             elif status is not None:
                 accepted.append((piece_first, piece_end, status))
-    return _entries(config, settlement, receipt, (accepted, now_ms)), _grouped(refused)
+    if accepted and accepted[-1][1] > max(fold.cursor, fold.fresh.end):
+        # What the cursor would pass may be delayed, or no message.
+        raise LeaderNotAvailableError("the messages are not all known here yet")
+    entries = _entries(config, settlement, receipt, (accepted, now_ms))
+    if action is SettleAction.DELETE and entries:
+        entries = [*passed(fold, _runs_of(accepted)), *entries]
+    return entries, _grouped(refused)
 
 
 def _checked_action(settlement: Settlement) -> SettleAction:
@@ -106,15 +118,17 @@ def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
 
 
 def _pieces(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
-    """Yield messages that were received, with their status; fresh ones are not among them."""
-    at = first
-    for piece in fold.runs.pieces(first, end):
+    """Yield messages with their status; of fresh ones the lease was lost."""
+    at, passed_end = first, min(end, fold.cursor)
+    for piece in fold.runs.pieces(first, passed_end):
         if at < piece[0]:
             yield at, piece[0], None
         yield piece
         at = piece[1]
-    if at < end:
-        yield at, end, None
+    if at < passed_end:
+        yield at, passed_end, None
+    if max(first, fold.cursor) < end:
+        yield max(first, fold.cursor), end, PASSED_OVER
 
 
 def _refusal(
@@ -144,7 +158,12 @@ def _refusal_of_living(
     if status.lease_id != lease_id:
         if action is SettleAction.DELETE and not config.is_fenced:
             return None
-        return ReceiptExpiredError("the message was received again since")
+        is_lost = status.lease_id < lease_id
+        return ReceiptExpiredError(
+            "the lease was lost with the broker that gave it"
+            if is_lost
+            else "the message was received again since"
+        )
     if status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms:
         return None
     if config.is_fifo:
@@ -170,14 +189,9 @@ def _entries(
     accepted: tuple[list[_Piece], int],
 ) -> list[AnyEntry]:
     pieces, now_ms = accepted
-    alive = [
-        (first, end - first)
-        for first, end, status in pieces
-        if status is not None and status.kind is not Kind.DEAD
-    ]
-    if not alive:
+    runs = _runs_of(pieces)
+    if not runs:
         return []
-    runs = joined(alive)
     match SettleAction(settlement.action):
         case SettleAction.DELETE:
             return [Deleted(runs)]
@@ -190,6 +204,17 @@ def _entries(
             return [Returned(runs, now_ms)]
         case SettleAction.RELEASE:
             return _released(config, settlement, receipt.lease_id, (pieces, now_ms))
+
+
+def _runs_of(pieces: list[_Piece]) -> list[Run]:
+    """Return what is neither done nor dead."""
+    return joined(
+        [
+            (first, end - first)
+            for first, end, status in pieces
+            if status is not None and status.kind is not Kind.DEAD
+        ]
+    )
 
 
 def _released(

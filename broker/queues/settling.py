@@ -11,7 +11,7 @@ from broker.replier import Replier
 from broker.waiting import Waiting
 from wire.errors import BrokerError, RequestTimedOutError, UnknownQueueError
 from wire.produce import AckLevel
-from wire.queues import Settled, SettleReply, SettleRequest
+from wire.queues import SettleAction, Settled, Settlement, SettleReply, SettleRequest
 
 
 @final
@@ -91,11 +91,10 @@ class SettleHandler:
         for settlement in request.settlements:
             if settlement.partition not in found:
                 found[settlement.partition] = self._find(request.queue_id, settlement.partition)
-        served = [each for each in found.values() if isinstance(each, ServedPartition)]
-        if all(each.is_loaded for each in served):
+        if all(_is_known(found[each.partition], each) for each in request.settlements):
             self._settle(request, found, replier)
         else:
-            self._nursery.start_soon(self._load_and_settle, request, found, replier)
+            self._nursery.start_soon(self._learn_and_settle, request, found, replier)
 
     def _find(self, queue_id: bytes, number: int) -> ServedPartition | BrokerError:
         try:
@@ -105,19 +104,22 @@ class SettleHandler:
         except BrokerError as error:
             return error
 
-    async def _load_and_settle(
+    async def _learn_and_settle(
         self,
         request: SettleRequest,
         found: dict[int, ServedPartition | BrokerError],
         replier: Replier,
     ) -> None:
         with replier:
-            for number, served in found.items():
+            for settlement in request.settlements:
+                served = found[settlement.partition]
                 if isinstance(served, ServedPartition):
                     try:
                         await served.wait_loaded()
+                        if not _is_known(served, settlement):
+                            await _learn_up_to(served, _end_of(settlement))
                     except BrokerError as error:
-                        found[number] = error
+                        found[settlement.partition] = error
             self._settle(request, found, replier)
 
     def _settle(
@@ -143,3 +145,27 @@ class SettleHandler:
             if results[index].error is None:
                 pending.expect(served, index)
         pending.reply_or_wait()
+
+
+def _is_known(served: ServedPartition | BrokerError, settlement: Settlement) -> bool:
+    """Return whether enough is known to decide about a settlement at once.
+
+    Of most queues that is the journal. But what is deleted by a lease that was lost is fresh, and
+    the records before it have to be passed over.
+    """
+    if isinstance(served, BrokerError):
+        return True
+    if not served.is_loaded or settlement.action != SettleAction.DELETE:
+        return served.is_loaded
+    core = served.core
+    return core.config.is_fenced or _end_of(settlement) <= max(core.cursor, core.records_from)
+
+
+async def _learn_up_to(served: ServedPartition, end: int) -> None:
+    """Learn of the records below an offset, as far as they are committed."""
+    core, reading = served.core, served.reading
+    await reading.drive(reading.feed(core, lambda: core.records_from >= end))
+
+
+def _end_of(settlement: Settlement) -> int:
+    return max((first + count for first, count in settlement.runs), default=0)

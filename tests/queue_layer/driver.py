@@ -132,13 +132,18 @@ class Driver:
         counts = zip(MessageState, self.queue.counts(), strict=False)
         return {state.name.lower(): count for state, count in counts if count}
 
-    def fail_over(self) -> None:
-        """Let another broker take over: a new fold of the journal, told of the same records."""
+    def fail_over(self, *, lost: int = 0, is_told: bool = True) -> None:
+        """Let another broker take over: a new fold of the journal, told of the same records.
+
+        Except of as many frames at its end as were lost; and of records later, if so.
+        """
+        del self.journal[len(self.journal) - lost :]
         self.queue = self.new_queue()
         for data in self.journal:
             self.queue.apply(decode(data))
         self.queue.serve(self.now_ms)
-        self.tell_again()
+        if is_told:
+            self.tell_again()
 
     def tell_again(self) -> None:
         """Tell the queue of all records that it wants to know of."""

@@ -112,6 +112,43 @@ def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kep
     live(3, main)
 
 
+def test_what_is_deleted_by_a_receipt_of_a_lease_that_nobody_else_heard_of_never_comes_again() -> (
+    None
+):
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_queue(
+            brokers, 3, visibility_timeout_ms="20s", receive_durability="lazy"
+        )
+        first = brokers.leader(JOURNAL)
+        assert first is not None
+        done = trio.Event()
+
+        async def client(process: Process) -> None:
+            async with connected(process, first) as connection:
+                (warm,) = await received(submit_receive(connection, queue_id, 1))
+                await submit_settle(connection, queue_id, [warm]).reply()
+                others = [host_of(node) for node in NODES if node != first]
+                heal = brokers.world.network.partition([host_of(first)], others)
+                messages = await received(submit_receive(connection, queue_id, 1))
+                assert [message.offset for message in messages] == [1]
+            brokers.cut_power(first)
+            heal()
+            await until(lambda: brokers.leader(JOURNAL) not in {None, first}, 60)
+            second = brokers.leader(JOURNAL)
+            assert second is not None
+            async with connected(process, second) as connection:
+                reply = await submit_settle(connection, queue_id, messages).reply()
+                assert reply.results[0].error is None
+                assert reply.results[0].refused == []
+            assert [each.offset for each in await at_leader(brokers, process, queue_id)] == [2]
+            done.set()
+
+        brokers.world.add_node("somebody").start(client)
+        await done.wait()
+
+    live(7, main)
+
+
 def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 0)

@@ -1,8 +1,9 @@
 """Tests of settling messages."""
 
+import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce
+from tests.broker.asking import batch_of, produce, submit
 from tests.broker.queues.asking import (
     count,
     create_queue,
@@ -15,7 +16,8 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
-from wire.queues import SettleAction
+from wire import api
+from wire.queues import LastPurgeRequest, SettleAction
 
 TIMEOUT_S = 30
 
@@ -67,3 +69,26 @@ async def test_a_message_that_was_released_with_a_delay_comes_back_after_it(
         await world.pass_time(0.2)
 
         assert [message.value for message in await received(pending)] == [b"a"]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_power_cut(
+    mock_clock: MockClock, *, is_loaded: bool
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="lazy")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        assert await states(client, queue) == (3, 0, 0, 0)
+        world.work.hold_syncs()
+        messages = await receive(client, queue, 2)
+
+    world = world.after_power_cut(1)
+    async with world.broker(), world.client() as client:
+        if is_loaded:  # But it knows of no records.
+            await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+
+        await settle(client, queue, messages)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert [message.value for message in await receive(client, queue)] == [b"c"]

@@ -92,6 +92,15 @@ def _no_refusal(*_: object) -> None:
 _refusal_of_living = settling._refusal_of_living
 
 
+def _fresh_is_done(fold: QueueFold, first: int, end: int) -> Iterator[Any]:
+    for piece_first, piece_end, status in _pieces(fold, first, end):
+        is_fresh = piece_first >= fold.cursor
+        yield piece_first, piece_end, None if is_fresh else status
+
+
+_pieces = settling._pieces
+
+
 def _refuse_later(
     fold: QueueFold, config: QueueConfig, status: MessageStatus, by: tuple[Any, int]
 ) -> Any:  # noqa: ANN401  (passed on)
@@ -274,6 +283,11 @@ MUTANTS: Final = (
         "extension-in-memory",
         "a broker that takes over does not know of extensions",
         (QueueFold, "_extended", _extend_in_memory),
+    ),
+    Mutant(
+        "lost-lease-deletes-nothing",
+        "a delete is answered and not carried out, of a message whose lease was lost",
+        (settling, "_pieces", _fresh_is_done),
     ),
     Mutant(
         "any-receipt",

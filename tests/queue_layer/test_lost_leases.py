@@ -1,0 +1,122 @@
+"""Leases of which whoever leads now does not know: `lazy` queues lose some with their leaders."""
+
+import pytest
+
+from queue_layer.config import QueueConfig
+from queue_layer.delivery_order import RecordFields
+from tests.queue_layer.driver import SECOND, START_MS, Driver, offsets_of
+from wire.error_code import ErrorCode
+from wire.queues import PartitionReceived, SettleAction, Settled
+
+PART = RecordFields(is_chunk=True)
+MESSAGE = RecordFields()
+
+
+def lost_lease(driver: Driver, max_messages: int = 10) -> PartitionReceived:
+    """Receive, and let another broker take over that has not heard of it."""
+    received = driver.take(max_messages)
+    driver.fail_over(lost=1)
+    return received
+
+
+def refusals(settled: Settled) -> dict[int, ErrorCode]:
+    """Return the error of each message that was refused."""
+    assert settled.error is None
+    return {
+        offset: ErrorCode(refused.error.code)
+        for refused in settled.refused
+        for offset in offsets_of(refused.runs)
+    }
+
+
+def test_what_is_deleted_by_a_lease_that_was_lost_is_deleted() -> None:
+    driver = Driver(records=5)
+    received = lost_lease(driver)
+
+    assert refusals(driver.delete(received, 0, 2, 3)) == {}
+
+    assert driver.counts() == {"visible": 2}
+    driver.fail_over()
+    assert driver.offsets() == [1, 4]
+
+
+def test_what_others_received_before_it_was_deleted_by_a_lost_lease_is_deleted() -> None:
+    driver = Driver(records=5)
+    received = lost_lease(driver)
+    driver.take(3)
+
+    assert refusals(driver.delete(received)) == {}
+
+    assert driver.counts() == {}
+    assert driver.queue.low_water_mark == 5
+
+
+def test_a_deletion_by_a_lost_lease_keeps_what_it_passes_as_it_is() -> None:
+    driver = Driver()
+    driver.came(1, deliver_at_ms=START_MS + 40 * SECOND)
+    driver.came(4, fields=[MESSAGE, PART, PART, MESSAGE])
+    received = lost_lease(driver)
+
+    assert refusals(driver.delete(received, 4)) == {}
+
+    assert driver.counts() == {"visible": 1, "delayed": 1}
+    driver.fail_over()
+    assert driver.counts() == {"visible": 1, "delayed": 1}
+    assert driver.offsets() == [1]
+
+
+@pytest.mark.parametrize("config", [QueueConfig(has_fencing=True), QueueConfig(is_fifo=True)])
+def test_a_fenced_queue_refuses_a_deletion_by_a_lost_lease_for_others_may_have_had_it_since(
+    config: QueueConfig,
+) -> None:
+    driver = Driver(config, records=1)
+    received = lost_lease(driver)
+
+    assert refusals(driver.delete(received)) == {0: ErrorCode.RECEIPT_EXPIRED}
+
+    assert driver.offsets() == [0]
+
+
+@pytest.mark.parametrize(
+    "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
+)
+def test_a_lost_lease_does_nothing_but_delete_and_that_is_said(action: SettleAction) -> None:
+    driver = Driver(records=1)
+    received = lost_lease(driver)
+
+    settled = driver.settle(received, action, delay_ms=0)
+
+    assert refusals(settled) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert "lost" in settled.refused[0].error.message
+    assert driver.offsets() == [0]
+
+
+def test_nothing_is_deleted_by_a_lost_lease_before_all_records_up_to_it_are_known() -> None:
+    driver = Driver()
+    driver.came(1, deliver_at_ms=START_MS + 40 * SECOND)
+    driver.came(3)
+    received = driver.take()
+    driver.fail_over(lost=1, is_told=False)
+    entries = len(driver.journal)
+
+    error = driver.delete(received).error
+
+    assert error is not None
+    assert error.code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert len(driver.journal) == entries
+    driver.tell_again()
+    assert refusals(driver.delete(received)) == {}
+    assert driver.counts() == {"delayed": 1}
+
+
+def test_a_receipt_of_before_a_seek_deletes_nothing_of_what_is_handed_out_again() -> None:
+    driver = Driver(records=3)
+    received = driver.take()
+    driver.do(driver.queue.seek(0, now_ms=driver.now_ms))
+    driver.tell_again()
+
+    expired = dict.fromkeys(range(3), ErrorCode.RECEIPT_EXPIRED)
+    assert refusals(driver.delete(received)) == expired
+    driver.fail_over()
+    assert refusals(driver.delete(received)) == expired
+    assert driver.offsets() == [0, 1, 2]
