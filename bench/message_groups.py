@@ -41,8 +41,7 @@ class _Queue:
         self.partition.serve(self.now_ms)
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
-        frame = outcome.frame
-        if frame is not None:
+        for frame in outcome.frames:
             encode(frame)
             self.partition.apply(frame)
         return outcome.reply

@@ -265,7 +265,10 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
 
 @final
 class SnapshotBegan(Entry, frozen=True, tag=19):
-    """The state follows: this, then the runs in parts, then the end; nothing in between."""
+    """The state follows: this, then moves, attempts and runs in parts, then the end.
+
+    Nothing else in between.
+    """
 
     cursor: Offset
     next_lease_id: int
@@ -303,6 +306,21 @@ class Repeated(Entry, frozen=True, tag=22):
     visible_at_ms: TimeMs
 
 
+@final
+class SnapshotMoreMoves(Entry, frozen=True, tag=23):
+    """Pending moves of a snapshot that were too many for its first entry."""
+
+    moves: list[SnapshotMoves]
+    """Batches for a target that was spoken of before come behind the ones there."""
+
+
+@final
+class SnapshotMoreAttempts(Entry, frozen=True, tag=24):
+    """Receives of a snapshot that may be repeated, of which its first entry has not all."""
+
+    attempts: list[Attempt]
+
+
 AnyEntry = (
     Sought
     | Received
@@ -326,6 +344,8 @@ AnyEntry = (
     | SnapshotRuns
     | SnapshotEnded
     | Repeated
+    | SnapshotMoreMoves
+    | SnapshotMoreAttempts
 )
 
 
@@ -350,6 +370,11 @@ def encode(frame: Frame) -> bytes:
     if frame.undone is None:
         return _ENCODER.encode((frame.now_ms, frame.entries))
     return _ENCODER.encode(frame)
+
+
+def size(entry: AnyEntry) -> int:
+    """Return how many bytes of a frame an entry is."""
+    return len(_ENCODER.encode(entry))
 
 
 def decode(value: bytes | memoryview) -> Frame:

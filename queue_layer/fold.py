@@ -35,6 +35,8 @@ from queue_layer.entries import (
     Returned,
     SnapshotBegan,
     SnapshotEnded,
+    SnapshotMoreAttempts,
+    SnapshotMoreMoves,
     SnapshotRuns,
     Sought,
     Target,
@@ -46,7 +48,7 @@ from queue_layer.message_runs import MessageRuns
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
 from queue_layer.pending_moves import PendingMoves
 from queue_layer.redrive import Redrive
-from queue_layer.snapshots import SnapshotReader
+from queue_layer.snapshots import SNAPSHOT_GOES_ON, SnapshotReader
 from wire.queues import MessageState, Run
 from wire.redrives import RedriveStatus
 
@@ -69,8 +71,6 @@ class QueueFold:
         """Receipts of older leases are void: a seek came after them."""
         self.purged_below = 0
         """End of the last purge: no message below it counts as sent, though it is in the log."""
-        self.journal_time_ms = 0
-        """The largest time of any frame."""
         self.runs = MessageRuns()
         self.moves = PendingMoves()
         self.attempts = Attempts()
@@ -180,11 +180,10 @@ class QueueFold:
 
     def apply(self, frame: Frame) -> None:
         """Take over the entries of one frame, which came after all others."""
-        self.journal_time_ms = max(self.journal_time_ms, frame.now_ms)
         self.advance(frame.now_ms)
         self.version += 1
         for entry in frame.entries:
-            if not isinstance(entry, (SnapshotRuns, SnapshotEnded)):
+            if not isinstance(entry, SNAPSHOT_GOES_ON):
                 # A snapshot that was not ended is none: its writer went away meanwhile.
                 self._snapshot = None
             self._apply(entry, frame.now_ms)
@@ -225,7 +224,7 @@ class QueueFold:
                 self._redrive_went_on(entry, now_ms)
             case SnapshotBegan():
                 self._snapshot = SnapshotReader(entry, now_ms)
-            case SnapshotRuns():
+            case SnapshotRuns() | SnapshotMoreMoves() | SnapshotMoreAttempts():
                 if self._snapshot is not None:
                     self._snapshot.add(entry)
             case SnapshotEnded():
@@ -406,10 +405,10 @@ class QueueFold:
         self.next_lease_id = reader.began.next_lease_id
         self.void_below_lease_id = reader.began.void_below_lease_id
         self.purged_below = reader.began.purged_below
-        self.moves = PendingMoves(reader.began.moves)
+        self.moves = PendingMoves(reader.moves)
         self.redrive = reader.redrive()
         self.attempts.clear()
-        for attempt in reader.began.attempts:
+        for attempt in reader.attempts:
             self.attempts.received(attempt)
         self.runs.fill(reader.runs)
 

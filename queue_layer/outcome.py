@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
 from queue_layer.entries import AnyEntry, Frame
+from queue_layer.frames import frames_of
 
 Reply = TypeVar("Reply")
 
@@ -19,6 +20,9 @@ class Outcome(Generic[Reply]):
 
     A reply without entries may rest on entries of earlier commands: where a reply waits for its
     entries to be committed, it waits for those as well.
+
+    Invariant: whoever finds only a beginning of the entries has a state that is right too: somebody
+    could have decided just this.
     """
 
     now_ms: int
@@ -27,6 +31,6 @@ class Outcome(Generic[Reply]):
     reply: Reply
 
     @property
-    def frame(self) -> Frame | None:
-        """What to append; `None` if there is nothing."""
-        return Frame(self.now_ms, list(self.entries)) if self.entries else None
+    def frames(self) -> list[Frame]:
+        """What to append, one behind the other: mostly one frame, none if there is nothing."""
+        return list(frames_of(self.now_ms, self.entries)) if self.entries else []

@@ -119,15 +119,16 @@ class PendingMoves:
     """All chains of one partition of a queue."""
 
     def __init__(self, snapshots: list[SnapshotMoves] | None = None) -> None:
+        """Begin with what was kept; a chain may be there in several parts, in their order."""
         self._chains: dict[Target, _Chain] = {}
         for snapshot in snapshots or []:
             redrives = snapshot.redrives or [0] * len(snapshot.batches)
-            batches = deque(
+            target = (snapshot.target[0], snapshot.target[1])
+            chain = self._chains.setdefault(target, _Chain(snapshot.epoch, snapshot.sequence))
+            chain.batches.extend(
                 _Batch(list(runs), redrive)
                 for runs, redrive in zip(snapshot.batches, redrives, strict=True)
             )
-            target = (snapshot.target[0], snapshot.target[1])
-            self._chains[target] = _Chain(snapshot.epoch, snapshot.sequence, batches)
 
     def snapshot(self) -> list[SnapshotMoves]:
         """Return all that is to be kept."""

@@ -9,10 +9,10 @@ How a shell uses it, on the broker that leads the journal:
 2. `serve(now_ms)`, and `trim` if the log of the records begins behind `records_from`.
 3. Tell it of committed records from `records_from` on: `records_came`, for each stretch. When
    `is_ready`, it can be asked.
-4. For a command: `outcome = queue.<command>(...)`; append `outcome.frame` to the journal if it is
-   not `None`; `apply` that frame; send the reply when what was appended is committed (or at once,
-   where the queue says `lazy`). No other command may come between the three first steps. If
-   appending fails or the leadership is lost, throw the whole object away.
+4. For a command: `outcome = queue.<command>(...)`; append `outcome.frames` to the journal, in
+   their order; `apply` each; send the reply when what was appended is committed (or at once, where
+   the queue says `lazy`). No other command may come between the three first steps. If appending
+   fails or the leadership is lost, throw the whole object away.
 5. Call `advance(now_ms)` no later than `next_deadline_ms` says: then messages are visible again.
    After that, and after every applied frame and stretch of records, who waits for messages may
    find some: look with a plan.
@@ -49,7 +49,7 @@ from queue_layer.receipts import Receipts
 from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
 from queue_layer.redrive import Redrive
 from queue_layer.redriving import RedriveCommand
-from queue_layer.snapshots import parts, to_snapshot
+from queue_layer.snapshots import began_in_parts, parts, to_snapshot
 from queue_layer.standard_order import StandardOrder
 from wire.errors import BrokerError
 from wire.queues import (
@@ -192,8 +192,7 @@ class QueuePartition:
 
         The reply has what may be handed out of what was taken (see `ReceivePlan`); `batch_bytes` is
         left to the shell. Without runs there was nothing; there may be entries nevertheless, about
-        messages that are dead letters now. `is_at_limit` of the plan says whether there was nothing
-        because too much is leased.
+        messages that are dead letters now.
 
         Args:
             plan: The newest one.
@@ -483,5 +482,5 @@ class QueuePartition:
             fold.purged_below,
         )
         runs = parts(fold.runs, now_ms=now_ms, next_lease_id=fold.next_lease_id)
-        entries: list[AnyEntry] = [began, *runs, SnapshotEnded(len(fold.runs))]
+        entries: list[AnyEntry] = [*began_in_parts(began), *runs, SnapshotEnded(len(fold.runs))]
         return [Frame(now_ms, [entry], fold.undone) for entry in entries]

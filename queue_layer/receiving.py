@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from queue_layer.attempts import ATTEMPT_ID_SIZE_MAX, Attempt
 from queue_layer.config import QueueConfig
-from queue_layer.entries import AnyEntry, Deferred, Deleted, Died, Received, Repeated, Target
+from queue_layer.entries import AnyEntry, Died, Received, Repeated, Target
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, MessageStatus
+from queue_layer.passing import passed
 from wire.errors import InvalidRequestError
 from wire.queues import (
     RECEIVE_COUNT_MAX,
@@ -110,11 +111,6 @@ class ReceivePlan:
             found = self._fold.attempts.find(self.attempt.attempt_id, now_ms=self._fold.time_ms)
             return found is self.attempt
         return self._version == self._fold.version
-
-    @property
-    def is_at_limit(self) -> bool:
-        """Whether nothing can be handed out because so much is."""
-        return self._fold.runs.counts[MessageState.LEASED] >= self._config.leased_max
 
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield runs of messages that were received equally often, no more than are wanted."""
@@ -220,23 +216,6 @@ def _repeated(
     deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
     entry = Repeated(attempt.attempt_id, deadline_ms)
     return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
-
-
-def passed(fold: QueueFold, runs: list[Run]) -> list[AnyEntry]:
-    """Return what to write before fresh messages change, about what the cursor passes by that.
-
-    Messages in between keep their times, and what is no message is done. The runs ascend.
-    """
-    kept: list[tuple[int, int, int]] = []
-    chunks: list[Run] = []
-    at = fold.cursor
-    for first, count in runs:
-        if at < first:
-            kept.extend((a, b - a, time_ms) for a, b, time_ms in fold.fresh.timed(at, first))
-            chunks.extend((a, b - a) for a, b in fold.fresh.chunks(at, first))
-        at = max(at, first + count)
-    entries: list[AnyEntry] = [Deferred(kept)] if kept else []
-    return [*entries, Deleted(chunks)] if chunks else entries
 
 
 def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:

@@ -18,7 +18,8 @@ from queue_layer.entries import (
 )
 from queue_layer.fold import QueueFold
 from queue_layer.looking import look
-from queue_layer.receiving import joined, move_batches, passed
+from queue_layer.passing import passed
+from queue_layer.receiving import joined, move_batches
 from queue_layer.redrive import Redrive
 from wire.errors import InvalidRequestError
 from wire.queues import MessageState, Run

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from queue_layer.entries import AnyEntry, Deleted, Expired, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
-from queue_layer.receiving import joined, passed
+from queue_layer.passing import removed
+from queue_layer.receiving import joined
 from wire.errors import (
     BrokerError,
     InvalidRequestError,
@@ -39,7 +40,7 @@ def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], list[Refus
         if at < end:
             refused.setdefault(None, []).append((at, end - at))
     return (
-        _without(fold, joined(cancelled), Deleted),
+        removed(fold, joined(cancelled), Deleted),
         [Refused(joined(found), _why_not(state).to_wire()) for state, found in refused.items()],
     )
 
@@ -96,7 +97,7 @@ def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:
         at = end
     if at < before:
         expired.append((at, before - at))
-    return _without(fold, joined(expired), Expired)
+    return removed(fold, joined(expired), Expired)
 
 
 def trim(fold: QueueFold, log_start_offset: int) -> list[AnyEntry]:
@@ -112,15 +113,9 @@ def trim(fold: QueueFold, log_start_offset: int) -> list[AnyEntry]:
     ]
     if fold.cursor < log_start_offset:
         gone.append((fold.cursor, log_start_offset - fold.cursor))
-    return _without(fold, joined(gone), Expired)
+    return removed(fold, joined(gone), Expired)
 
 
 def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool:
     # Receiving and returning a message does not make it any younger.
     return status.lease_id == 0 and status.visible_at_ms + retention_ms > fold.time_ms
-
-
-def _without(fold: QueueFold, runs: list[Run], entry: type[Deleted | Expired]) -> list[AnyEntry]:
-    if not runs:
-        return []
-    return [*passed(fold, runs), entry(runs)]

@@ -7,9 +7,15 @@ than what a log takes as one record, and it counts when its last one is there.
 from collections.abc import Iterable, Iterator
 from typing import Final, final
 
+from msgspec.structs import replace
+
+from queue_layer.attempts import Attempt
 from queue_layer.entries import (
     SnapshotBegan,
     SnapshotEnded,
+    SnapshotMoreAttempts,
+    SnapshotMoreMoves,
+    SnapshotMoves,
     SnapshotRedrive,
     SnapshotRun,
     SnapshotRuns,
@@ -17,13 +23,27 @@ from queue_layer.entries import (
 from queue_layer.message_runs import Piece
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.redrive import Redrive
+from wire.queues import Run
 from wire.redrives import RedriveStatus
 
+SNAPSHOT_GOES_ON: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
+"""Entries behind the first one of a snapshot."""
 RUNS_PER_PART: Final = 5_000
-"""At some 40 bytes each, a part is far below the limit of a record."""
+"""At some 40 bytes each, and at most 82, a part is far below the limit of a record."""
+TEXT_BYTES_PER_PART: Final = 64 * 1024
+"""Of holders and reasons, and one pair of them more."""
+STATE_BYTES_PER_PART: Final = 128 * 1024
+"""Of moves, or of attempts; one of them may come on top."""
+_RUN_BYTES: Final = 19
+"""Of a first offset and a count, at most."""
+_STATE_BYTES: Final = 64
+"""Of an attempt, a batch of moves or a target, at most, besides the runs."""
 BYTES_SINCE_MIN: Final = 512 * 1024
 """At some 60 bytes for a receive of messages that follow each other and their deletion, that is
 about half a second for whoever takes over."""
+
+_PAIR_BYTES: Final = 11
+"""Of a pair of texts, at most, besides what they say."""
 
 
 def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
@@ -36,13 +56,65 @@ def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
     return bytes_since > max(BYTES_SINCE_MIN, snapshot_bytes // 2)
 
 
+def began_in_parts(
+    began: SnapshotBegan,
+) -> Iterator[SnapshotBegan | SnapshotMoreMoves | SnapshotMoreAttempts]:
+    """Yield the beginning of a snapshot, as one entry wherever that is small enough."""
+    moves, *more_moves = list(_cut_moves(began.moves)) or [[]]
+    attempts, *more_attempts = list(_cut_attempts(began.attempts)) or [[]]
+    yield replace(began, moves=moves, attempts=attempts)
+    yield from map(SnapshotMoreMoves, more_moves)
+    yield from map(SnapshotMoreAttempts, more_attempts)
+
+
+def _cut_moves(moves: list[SnapshotMoves]) -> Iterator[list[SnapshotMoves]]:
+    part: list[SnapshotMoves] = []
+    part_bytes = 0
+    for chain in moves:
+        left = list(zip(chain.batches, chain.redrives or [0] * len(chain.batches), strict=True))
+        left.reverse()
+        while True:
+            if part_bytes > STATE_BYTES_PER_PART:
+                yield part
+                part, part_bytes = [], 0
+            batches: list[list[Run]] = []
+            redrives: list[int] = []
+            part_bytes += _STATE_BYTES
+            while left and part_bytes <= STATE_BYTES_PER_PART:
+                runs, redrive = left.pop()
+                batches.append(runs)
+                redrives.append(redrive)
+                part_bytes += _STATE_BYTES + _RUN_BYTES * len(runs)
+            part.append(replace(chain, batches=batches, redrives=redrives))
+            if not left:
+                break
+    if part:
+        yield part
+
+
+def _cut_attempts(attempts: list[Attempt]) -> Iterator[list[Attempt]]:
+    part: list[Attempt] = []
+    part_bytes = 0
+    for attempt in attempts:
+        part.append(attempt)
+        part_bytes += _STATE_BYTES + _RUN_BYTES * len(attempt.runs)
+        if part_bytes > STATE_BYTES_PER_PART:
+            yield part
+            part, part_bytes = [], 0
+    if part:
+        yield part
+
+
 def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator[SnapshotRuns]:
     """Yield runs, which ascend, as entries for a snapshot of this time."""
     part: list[SnapshotRun] = []
     texts: dict[tuple[str, str], int] = {}
-    at = 0
+    at, text_bytes = 0, 0
     for first, end, status in runs:
-        text = texts.setdefault((status.holder, status.reason), len(texts))
+        pair = (status.holder, status.reason)
+        if pair not in texts:
+            texts[pair] = len(texts)
+            text_bytes += _PAIR_BYTES + sum(len(text.encode()) for text in pair)
         is_received = status.receive_count > 0
         part.append(
             SnapshotRun(
@@ -55,13 +127,13 @@ def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator
                 now_ms - status.first_received_ms if is_received else 0,
                 now_ms - status.last_received_ms if is_received else 0,
                 next_lease_id - status.lease_id,
-                text,
+                texts[pair],
             )
         )
         at = end
-        if len(part) == RUNS_PER_PART:
+        if len(part) == RUNS_PER_PART or text_bytes > TEXT_BYTES_PER_PART:
             yield SnapshotRuns(list(texts), part)
-            part, texts = [], {}
+            part, texts, text_bytes = [], {}, 0
     if part:
         yield SnapshotRuns(list(texts), part)
 
@@ -96,11 +168,22 @@ class SnapshotReader:
     def __init__(self, began: SnapshotBegan, now_ms: int) -> None:
         self.began = began
         self.runs: list[Piece] = []
+        self.moves = list(began.moves)
+        self.attempts = list(began.attempts)
         self._now_ms = now_ms
         self._at = 0
 
-    def add(self, part: SnapshotRuns) -> None:
+    def add(self, part: SnapshotMoreMoves | SnapshotMoreAttempts | SnapshotRuns) -> None:
         """Take the next part."""
+        match part:
+            case SnapshotMoreMoves():
+                self.moves += part.moves
+            case SnapshotMoreAttempts():
+                self.attempts += part.attempts
+            case SnapshotRuns():
+                self._add_runs(part)
+
+    def _add_runs(self, part: SnapshotRuns) -> None:
         for run in part.runs:
             first = self._at + run.gap
             self._at = first + run.count

@@ -296,8 +296,7 @@ class ServedPartition:
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
         """Carry out a decision: it is appended soon, and nobody is answered before."""
-        frame = outcome.frame
-        if frame is not None:
+        for frame in outcome.frames:
             try:
                 self.core.apply(frame)
             except BaseException:

@@ -52,6 +52,10 @@ ENTRIES: list[entries.AnyEntry] = [
     ),
     entries.SnapshotEnded(1),
     entries.Repeated(b"attempt", NOW_MS + 35_000),
+    entries.SnapshotMoreMoves([entries.SnapshotMoves(DEAD, 1, 0, [[(1013, 1)]], [0])]),
+    entries.SnapshotMoreAttempts(
+        [Attempt(b"another", 2, ((1010, 1),), NOW_MS - 1000, NOW_MS + 31_000)]
+    ),
 ]
 FRAMES = [
     *(Frame(NOW_MS, [entry]) for entry in ENTRIES),

@@ -6,6 +6,7 @@ from typing import Final
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import MakeOrder, RecordFields
 from queue_layer.entries import Frame, decode, encode
+from queue_layer.frames import FRAME_BYTES_MAX
 from queue_layer.outcome import Outcome, Reply
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
@@ -77,13 +78,13 @@ class Driver:
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
         """Append what was decided, and apply it."""
-        frame = outcome.frame
-        if frame is not None:
+        for frame in outcome.frames:
             self.append(frame)
         return outcome.reply
 
     def append(self, frame: Frame) -> None:
         data = encode(frame)
+        assert len(data) <= FRAME_BYTES_MAX
         self.journal.append(data)
         self.queue.apply(decode(data))
 

@@ -1,12 +1,12 @@
-"""What a command comes to, as a frame."""
+"""What a command comes to, as frames."""
 
 from queue_layer.entries import Frame, Sought
 from queue_layer.outcome import Outcome
 
 
 def test_entries_of_one_command_are_one_frame() -> None:
-    assert Outcome(7, [Sought(1), Sought(2)], None).frame == Frame(7, [Sought(1), Sought(2)])
+    assert Outcome(7, [Sought(1), Sought(2)], None).frames == [Frame(7, [Sought(1), Sought(2)])]
 
 
 def test_without_entries_there_is_nothing_to_append() -> None:
-    assert Outcome(7, [], "reply").frame is None
+    assert Outcome(7, [], "reply").frames == []

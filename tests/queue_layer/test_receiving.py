@@ -142,11 +142,10 @@ def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> Non
     driver.take(10)
 
     plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=driver.now_ms)
-    assert plan.is_at_limit
     assert list(plan) == []
     assert driver.counts()["leased"] == 3
     driver.delete(slow)
-    assert not driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=driver.now_ms).is_at_limit
+    assert len(driver.offsets(1)) == 1
 
 
 def test_nobody_gets_a_message_before_its_time() -> None:

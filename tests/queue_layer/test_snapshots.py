@@ -2,16 +2,33 @@
 
 import pytest
 
-from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, encode
+from queue_layer.attempts import Attempt
+from queue_layer.entries import (
+    Frame,
+    Purged,
+    SnapshotBegan,
+    SnapshotEnded,
+    SnapshotMoves,
+    Sought,
+    decode,
+    encode,
+)
+from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
+from queue_layer.pending_moves import PendingMoves
 from queue_layer.redrive import Redrive
 from queue_layer.snapshots import (
     RUNS_PER_PART,
+    STATE_BYTES_PER_PART,
+    TEXT_BYTES_PER_PART,
     SnapshotReader,
+    began_in_parts,
     is_snapshot_due,
     parts,
     to_snapshot,
 )
+from queue_layer.standard_order import StandardOrder
+from wire.queues import Run
 from wire.redrives import RedriveStatus
 
 NOW_MS = 1_700_000_000_000
@@ -44,6 +61,88 @@ def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
 
     assert [len(part.runs) for part in found] == [RUNS_PER_PART, RUNS_PER_PART, 1]
     assert len(encode(Frame(NOW_MS, [found[0]]))) < 40 * RUNS_PER_PART
+
+
+def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
+    runs = [
+        (
+            place,
+            place + 1,
+            MessageStatus(receive_count=1, holder="me", reason=f"{place} ".ljust(2000)),
+        )
+        for place in range(100)
+    ]
+    reader = SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS)
+
+    found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
+
+    for part in found:
+        reader.add(part)
+        size = len(encode(Frame(NOW_MS, [part])))
+        assert size < TEXT_BYTES_PER_PART + 10_000
+    assert len(found) == 4
+    assert [status.reason for _, _, status in reader.runs] == [run[2].reason for run in runs]
+
+
+def began_with(batches: int, attempts: int) -> SnapshotBegan:
+    """Return a beginning with messages to be moved to two places, and receives."""
+    runs: list[Run] = [(1 << 40, 1)]
+    return SnapshotBegan(
+        20,
+        5,
+        1,
+        [
+            SnapshotMoves((b"one", 0), 3, 4, [runs] * batches, list(range(batches))),
+            SnapshotMoves((b"two", 1), 5, 6, [runs] * batches),
+        ],
+        attempts=[
+            Attempt(number.to_bytes(16, "big"), number, ((1 << 40, 1),), NOW_MS, NOW_MS)
+            for number in range(attempts)
+        ],
+    )
+
+
+def test_a_small_beginning_is_one_entry() -> None:
+    assert len(list(began_in_parts(began_with(100, 100)))) == 1
+
+
+def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> None:
+    whole = began_with(4000, 4000)
+
+    began, *more = began_in_parts(whole)
+
+    assert isinstance(began, SnapshotBegan)
+    reader = SnapshotReader(began, NOW_MS)
+    for part in more:
+        assert not isinstance(part, SnapshotBegan)
+        reader.add(part)
+    sizes = [len(encode(Frame(NOW_MS, [part]))) for part in (began, *more)]
+    assert max(sizes) < 2 * STATE_BYTES_PER_PART + 10_000
+    assert len(sizes) > 6
+    assert reader.attempts == whole.attempts
+    assert PendingMoves(reader.moves).snapshot() == PendingMoves(whole.moves).snapshot()
+
+
+def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
+    whole = began_with(4000, 4000)
+    fold = QueueFold(StandardOrder)
+
+    fold.apply(decode(encode(Frame(NOW_MS, [whole]))))
+    fold.apply(Frame(NOW_MS, [SnapshotEnded(0)]))
+
+    assert list(fold.attempts) == whole.attempts
+    assert fold.moves.snapshot() == PendingMoves(whole.moves).snapshot()
+
+
+def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
+    began, *more = began_in_parts(began_with(4000, 4000))
+    fold = QueueFold(StandardOrder)
+    for entry in (Sought(7), began, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
+        fold.apply(Frame(NOW_MS, [entry]))
+
+    assert fold.cursor == 9
+    assert len(fold.attempts) == 0
+    assert fold.moves.snapshot() == []
 
 
 @pytest.mark.parametrize(

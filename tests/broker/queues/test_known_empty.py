@@ -2,6 +2,7 @@
 
 from broker.queues.known_empty import KnownEmpty
 from queue_layer.config import QueueConfig
+from queue_layer.entries import Frame
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import ReceiveCommand
@@ -13,18 +14,18 @@ def queue_with_a_lease() -> QueuePartition:
     """Return a queue whose only message is leased for ten seconds."""
     receipts = Receipts(queue_id=bytes(16), partition=0, key=bytes(16))
     queue = QueuePartition(QueueConfig(), receipts)
-    _carry_out(queue, queue.seek(0, now_ms=START_MS).frame)
+    _carry_out(queue, queue.seek(0, now_ms=START_MS).frames)
     queue.serve(START_MS)
     queue.records_came(0, 1)
     plan = queue.plan(ReceiveCommand(max_messages=1, visibility_timeout_ms=10_000), now_ms=START_MS)
     taken = [(run.first_offset, run.count) for run in plan]
-    _carry_out(queue, queue.receive(plan, taken, now_ms=START_MS).frame)
+    _carry_out(queue, queue.receive(plan, taken, now_ms=START_MS).frames)
     return queue
 
 
-def _carry_out(queue: QueuePartition, frame: object) -> None:
-    assert frame is not None
-    queue.apply(frame)  # type: ignore[arg-type]
+def _carry_out(queue: QueuePartition, frames: list[Frame]) -> None:
+    (frame,) = frames
+    queue.apply(frame)
 
 
 def test_nothing_is_known_before_somebody_looked() -> None:
@@ -45,7 +46,7 @@ def test_it_holds_until_a_record_comes_or_a_lease_ends() -> None:
 def test_it_does_not_hold_when_anything_was_decided_or_when_it_is_in_doubt() -> None:
     queue, known = queue_with_a_lease(), KnownEmpty()
     known.found_none(queue, 1)
-    _carry_out(queue, queue.purge(now_ms=START_MS).frame)
+    _carry_out(queue, queue.purge(now_ms=START_MS).frames)
     assert not known.holds(queue, 1, START_MS)
 
     known.found_none(queue, 1)

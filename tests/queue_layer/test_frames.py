@@ -1,0 +1,30 @@
+"""What was decided at once, cut into frames."""
+
+from queue_layer.entries import AnyEntry, Died, Frame, Purged, Sought, encode
+from queue_layer.frames import FRAME_BYTES_MAX, frames_of
+
+NOW_MS = 1_700_000_000_000
+TARGET = (b"dead letter topic", 3)
+
+
+def test_what_is_small_is_one_frame() -> None:
+    entries: list[AnyEntry] = [Sought(1), Purged(2)]
+
+    assert list(frames_of(NOW_MS, entries)) == [Frame(NOW_MS, entries)]
+
+
+def test_nothing_is_no_frame() -> None:
+    assert list(frames_of(NOW_MS, [])) == []
+
+
+def test_frames_have_all_entries_in_their_order_and_are_as_large_as_they_may_be() -> None:
+    entries: list[AnyEntry] = [
+        Died([(place, 1)], TARGET, "\N{EURO SIGN}" * 8192) for place in range(100)
+    ]
+
+    frames = list(frames_of(NOW_MS, entries))
+
+    assert [entry for frame in frames for entry in frame.entries] == entries
+    sizes = [len(encode(frame)) for frame in frames]
+    assert max(sizes) <= FRAME_BYTES_MAX
+    assert min(sizes[:-1]) > FRAME_BYTES_MAX - 25_000
