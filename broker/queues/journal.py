@@ -219,14 +219,26 @@ class Journal:
     def append_snapshot(self, frames: list[Frame], *, now_ms: int) -> None:
         """Append the whole state, and let the log begin with it when it is committed.
 
-        Raises:
-            BrokerError: It cannot be written.
+        If it cannot be written, or only a part of it, nothing is lost: what was before is kept, and
+        it is time for another one when as much was written again.
         """
         log = self.partition.log
         start = log.log_end_offset
         values = [encode(frame) for frame in frames]
-        self._append(values, now_ms)
-        self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
+        try:
+            self._append(values, now_ms)
+        except BrokerError as error:
+            if self.is_led:
+                self._env.probe(
+                    "queue_snapshot_failed",
+                    severity="error",
+                    queue=self.partition.queue_name,
+                    partition=self.partition.number,
+                    reason=str(error),
+                )
+            return
+        finally:
+            self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
         self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, start)
         self._flusher.appended(self.partition)
 

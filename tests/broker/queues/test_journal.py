@@ -3,12 +3,14 @@
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
 
+from dataclasses import replace
+
 import pytest
 from trio.testing import MockClock
 
 from broker.partition import Partition
 from broker.server import Broker
-from queue_layer import snapshots
+from queue_layer import frames, passing, snapshots
 from tests.broker.asking import batch_of, produce
 from tests.broker.queues.asking import (
     create_queue,
@@ -19,9 +21,11 @@ from tests.broker.queues.asking import (
     submit_settle,
     topic_of,
 )
-from tests.broker.world import World
+from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from wire.errors import DiskFullError
+from wire.queues import DELIVER_AT_HEADER
+from wire.record_batch import Columns, encode_batch
 
 
 def journal(broker: Broker, queue_id: bytes) -> Partition:
@@ -97,6 +101,65 @@ async def test_a_journal_begins_with_its_last_snapshot(
     world = world.after_crash()
     async with world.broker(), world.client() as client:
         assert await states(client, queue) == before == (80, 60, 0, 0)
+
+
+async def test_a_snapshot_that_fails_is_told_and_the_queue_goes_on(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(200)]))
+        first, *_ = [(await receive(client, queue, 1))[0] for _ in range(40)]
+        log = journal(broker, queue).log
+        whole, start = log.config, log.log_start_offset
+        log.config = replace(whole, batch_bytes_max=500)
+        while not world.told("queue_snapshot_failed"):
+            await receive(client, queue, 1, visibility_timeout_ms=0)
+            message, *_ = await receive(client, queue, 2)
+            await settle(client, queue, [message])
+
+        assert log.log_start_offset == start
+        (event,) = world.told("queue_snapshot_failed")
+        assert (event["queue"], event["partition"], event["severity"]) == ("orders", 0, "error")
+        await settle(client, queue, [first])
+        before = await states(client, queue)
+        log.config = whole
+        while log.log_start_offset == start:
+            message, *_ = await receive(client, queue, 1, visibility_timeout_ms=0)
+        assert await states(client, queue) == before
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, queue) == before
+
+
+async def test_what_one_receive_writes_may_be_more_than_a_journal_takes_at_once(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "FRAME_BYTES_MAX", 200)
+    monkeypatch.setattr(passing, "RUNS_PER_ENTRY", 10)
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        times = [b"%d" % (START_MS + 3_600_000 + n) for n in range(100)]
+        headers = [((DELIVER_AT_HEADER, time),) for time in times]
+        columns = Columns(101, values=[b"a"] * 101, headers=[*headers, ()])
+        await produce(client, topic_of(broker), encode_batch(columns, first_timestamp_ms=START_MS))
+        end_before = journal(broker, queue).log.log_end_offset
+
+        (message,) = await receive(client, queue)
+
+        assert message.offset == 100
+        assert journal(broker, queue).log.log_end_offset > end_before + 5
+        assert await states(client, queue) == (0, 1, 100, 0)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, queue) == (0, 1, 100, 0)
+        await settle(client, queue, [message])
+        assert await states(client, queue) == (0, 0, 100, 0)
 
 
 async def test_nothing_has_happened_when_the_disk_is_full(mock_clock: MockClock) -> None:
