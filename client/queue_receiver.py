@@ -134,12 +134,14 @@ class _Call:
         self._cluster = receiver.cluster
         self._order = order
         self._ends_at = now + wait_s
-        self._gives_up_at = now + max(wait_s, receiver.cluster.config.request_timeout)
+        # Who was asked to wait for so long says a moment later that there is nothing.
+        self._gives_up_at = now + max(wait_s + _GRACE_S, receiver.cluster.config.request_timeout)
         self._messages: list[Message] = []
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
         """Partitions that had nothing."""
-        self._failure: TidelogError | None = None
+        self._failures: dict[int, TidelogError] = {}
+        """Why partitions could not be asked that have not answered since; the latest is last."""
         self._failure_count = 0
         self._retry_at = -math.inf
         self._arrival = trio.Event()
@@ -191,7 +193,7 @@ class _Call:
                 error = NotLeaderError(
                     f"nobody serves partition {partition} of queue {self._receiver.name!r} now"
                 )
-                self._failed(description, error)
+                self._failed(description, [partition], error)
             else:
                 found.setdefault(leader_id, []).append(partition)
         nodes = sorted(found)
@@ -208,10 +210,12 @@ class _Call:
                 await self._wait()
 
     async def _ask_where_idle(self, partitions: Sequence[int]) -> None:
-        """Ask for partitions that nobody is being asked for."""
-        asked = {partition for poll in self._polls for partition in poll.partitions}
-        idle = [partition for partition in partitions if partition not in asked]
+        """Ask for partitions that nobody is being asked for; once more only while there is time."""
         wait_ms = max(0, round((self._ends_at - trio.current_time()) * 1000))
+        asked = {partition for poll in self._polls for partition in poll.partitions}
+        if wait_ms == 0:
+            asked |= self._answered
+        idle = [partition for partition in partitions if partition not in asked]
         by_node = await self._by_node(idle)
         for node_id in sorted(
             by_node, key=lambda each: self._cluster.live_connection(each) is None
@@ -222,7 +226,8 @@ class _Call:
         description = await self._find()
         connection = await self._connection(node_id)
         if connection is None:
-            self._failed(description, ConnectError(f"node {node_id} cannot be reached now"))
+            error = ConnectError(f"node {node_id} cannot be reached now")
+            self._failed(description, partitions, error)
             return
         order = self._order
         request = ReceiveRequest(
@@ -280,9 +285,9 @@ class _Call:
     def _landed(self, poll: _Poll, outcome: Outcome) -> None:
         self._polls.pop(poll, None)
         if isinstance(outcome, Exception):
-            self._failed(poll.description, outcome)
+            self._failed(poll.description, poll.partitions, outcome)
         elif isinstance(outcome[0], BrokerError):
-            self._failed(poll.description, outcome[0])
+            self._failed(poll.description, poll.partitions, outcome[0])
         else:
             self._take(poll, cast("ReceiveReply", outcome[0]), outcome[1])
         self._arrival.set()
@@ -290,20 +295,22 @@ class _Call:
     def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
         start = 0
         failed: set[int] = set()
+        for partition in poll.partitions:
+            self._failures.pop(partition, None)
         for received in reply.results:
             end = start + received.batch_bytes
             content = bytes(attachment[start:end])
             start = end
             if received.error is not None:
                 failed.add(received.partition)
-                self._failed(poll.description, from_wire(received.error))
+                self._failed(poll.description, [received.partition], from_wire(received.error))
             elif received.runs:
                 self._take_messages(poll, received, content, reply.now_ms)
         if not failed:
             self._answered.update(poll.partitions)
         if not reply.results and trio.current_time() < poll.ends_at - _EARLY_S:
             error = ShuttingDownError("a broker does not let anybody wait any more")
-            self._failed(poll.description, error)
+            self._failed(poll.description, poll.partitions, error)
 
     def _take_messages(
         self, poll: _Poll, received: PartitionReceived, content: bytes, now_ms: int
@@ -328,7 +335,7 @@ class _Call:
             # It counts, so that messages which nobody can read are dead letters some day.
             verdict = Verdict(SettleAction.RELEASE, reason=str(error))
             settler.settle_soon(places_of(received), verdict)
-            self._failed(poll.description, error)
+            self._failed(poll.description, [received.partition], error)
             return
         missing = missing_places(received, messages)
         parts = [each.place for each in messages if each.headers and is_chunk(each.headers)]
@@ -340,12 +347,16 @@ class _Call:
         settler.settle_soon(late + missing, RETURN)
         self._messages += messages[:room]
 
-    def _failed(self, description: QueueDescription, error: Exception) -> None:
+    def _failed(
+        self, description: QueueDescription, partitions: Sequence[int], error: Exception
+    ) -> None:
         """Take note that partitions could not be asked; they will be asked again."""
         if isinstance(error, WireFormatError):
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         assert isinstance(error, TidelogError), "a connection says nothing else"
-        self._failure = error
+        for partition in partitions:
+            self._failures.pop(partition, None)
+            self._failures[partition] = error
         self._failure_count += 1
         self._retry_at = trio.current_time() + self._cluster.backoff.delay(self._failure_count)
         if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError)):
@@ -353,11 +364,10 @@ class _Call:
 
     def _raise_failure(self, now: float) -> None:
         """Raise what is in the way, if it stays there."""
-        failure = self._failure
-        if failure is None:
-            return
-        is_passing = isinstance(failure, (ConnectionLostError, UnknownQueueError)) or (
-            isinstance(failure, BrokerError) and failure.is_retriable
-        )
-        if not is_passing or now >= self._gives_up_at:
-            raise failure
+        is_late = now >= self._gives_up_at
+        for failure in reversed(self._failures.values()):
+            is_passing = isinstance(failure, (ConnectionLostError, UnknownQueueError)) or (
+                isinstance(failure, BrokerError) and failure.is_retriable
+            )
+            if is_late or not is_passing:
+                raise failure

@@ -261,3 +261,35 @@ async def test_a_queue_that_is_found_again_too_late_is_an_error_and_no_defect(
         cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
         with pytest.raises(NotLeaderError, match="somebody else"):
             await queue.receive(wait=0)
+
+
+@pytest.mark.parametrize("wait_s", [0, 3])
+async def test_a_silent_broker_lets_nobody_ask_the_others_again_and_again(
+    autojump_clock: MockClock, wait_s: int
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=0) == []
+        cluster.fronts[1].asked.clear()
+        cluster.fronts[2].is_frozen = True
+
+        with trio.move_on_after(wait_s + 10) as scope:
+            await queue.receive(wait=wait_s)
+
+        assert scope.cancelled_caught, "it waits for the other one"
+        assert cluster.fronts[1].asked.count(api.RECEIVE) == 1  # type: ignore[arg-type]
+
+
+async def test_what_was_in_the_way_and_is_not_any_more_is_no_error_of_a_long_receive(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=0) == []
+        cluster.fronts[2].refusal = ShuttingDownError("it stops")
+
+        async def heal() -> None:
+            await trio.sleep(2)
+            cluster.fronts[2].refusal = None
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(heal)
+            assert await queue.receive(wait=60) == []
