@@ -23,6 +23,7 @@ from broker.queues.dead_letters import (
     producer_id_of,
 )
 from broker.queues.producing import TopicProducer
+from broker.queues.reading import UndecodableRecordsError
 from broker.queues.redriver import Redriver
 from broker.queues.served import ServedPartition
 from broker.queues.supervision import start_supervised
@@ -40,6 +41,8 @@ from wire.errors import (
 
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
+_REFUSED_MS: Final = 60_000
+"""So long nobody sees a dead letter that its target has refused."""
 
 
 @final
@@ -129,7 +132,7 @@ class Mover:
         Raises:
             BrokerError: They are not moved, or nobody knows: ask, and try the same again.
             ConnectionLostError: Nobody knows.
-            WireFormatError: The records cannot be read.
+            WireFormatError: Nobody knows.
         """
         served = self._served
         # What is not committed may come to nothing, and then the message stays where it is.
@@ -141,7 +144,11 @@ class Mover:
             served.require()
             served.decide(served.core.lost(batch, log_start_offset, now_ms=served.now_ms()))
             return
-        records = await served.reading.records(batch.runs)
+        try:
+            records = await served.reading.records(batch.runs)
+        except UndecodableRecordsError as error:
+            self._refused(batch, error.count_in(batch.runs), error)
+            return
         if not self._is_next(batch):
             return
         records = self._as_moved(batch, records)
@@ -187,17 +194,27 @@ class Mover:
             # It is gone, or has forgotten what came before: then begin anew, in the next epoch.
             self._fail(batch, batch.count, str(error))
             return 0
-        except InvalidRequestError as error:
+        except (InvalidRequestError, UndecodableRecordsError) as error:
             if len(records) > 1:
                 return await self._produce(batch, records[:1])
-            self._fail(batch, 1, str(error))
+            self._refused(batch, 1, error)
             return 0
         return len(records)
 
-    def _fail(self, batch: MoveBatch, count: int, reason: str) -> None:
+    def _refused(self, batch: MoveBatch, count: int, error: Exception) -> None:
+        """Have messages come back that cannot be moved for what they are.
+
+        Dead letters die again in the next receive that meets them: not at once.
+        """
+        delay_ms = 0 if batch.redrive else _REFUSED_MS
+        self._fail(batch, count, str(error), delay_ms=delay_ms)
+
+    def _fail(self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
         served = self._served
         served.require()
-        served.decide(served.core.move_failed(batch, count, reason, now_ms=served.now_ms()))
+        served.decide(
+            served.core.move_failed(batch, count, reason, delay_ms=delay_ms, now_ms=served.now_ms())
+        )
 
     def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
         served = self._served

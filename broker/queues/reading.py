@@ -1,6 +1,6 @@
 """Reading the records under a partition of a queue, in a task where that takes time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar, final
 
 import trio
@@ -11,7 +11,7 @@ from broker.queues.records import Gathered, Reading, SourceRecords
 from broker.slices import SliceReader
 from logstore.slice import LogSlice, corrupt
 from queue_layer.queue_partition import QueuePartition
-from wire.errors import CorruptRecordError, LogOfflineError
+from wire.errors import CorruptRecordError, LogOfflineError, WireFormatError
 from wire.outbox import FileRegion
 from wire.queues import ReceivedRun, Run, SeenRun
 from wire.record_batch import parse_header
@@ -21,6 +21,20 @@ Result = TypeVar("Result")
 _READ_BYTES_MAX: Final = 8 << 20
 _COPIED_BYTES_MAX: Final = 256 << 10
 """Of one partition, while its receive waits to be committed."""
+
+
+@final
+class UndecodableRecordsError(WireFormatError):
+    """Nobody can decode some records; their producer sent them so, with the right checksum."""
+
+    def __init__(self, reason: WireFormatError, next_offset: int) -> None:
+        """Name the offset behind them; they begin with the first record that was asked for."""
+        super().__init__(f"the records cannot be decoded: {reason}")
+        self.next_offset = next_offset
+
+    def count_in(self, runs: Iterable[Run]) -> int:
+        """Return how many of the messages that were asked for are among them."""
+        return sum(max(0, min(count, self.next_offset - first)) for first, count in runs)
 
 
 @final
@@ -51,8 +65,8 @@ class RecordReading:
 
         Raises:
             CorruptRecordError: The first one cannot be read.
+            UndecodableRecordsError: It can be read, but not be decoded.
             BrokerError: Reading failed.
-            WireFormatError: The records cannot be read.
         """
         if not runs:
             return []
@@ -69,16 +83,31 @@ class RecordReading:
                 break
         records: list[Record] = []
         for batch in gathered.batches:
-            try:
-                data = batch.file.read_at(batch.position, batch.size)
-            except OSError as error:
-                raise self._records.partition().reading_failed(error) from error
-            header = parse_header(data)
-            if header is None:
-                raise corrupt(batch.base_offset, batch.next_offset)
             inside = [at for at in wanted if batch.base_offset <= at < batch.next_offset]
-            records.extend(records_in(data, header, inside))
+            try:
+                records.extend(self._decoded(batch, inside))
+            except WireFormatError as error:
+                if records:
+                    break
+                raise UndecodableRecordsError(error, batch.next_offset) from error
         return records
+
+    def _decoded(self, batch: Batch, offsets: list[int]) -> Iterator[Record]:
+        """Yield some records of a batch.
+
+        Raises:
+            CorruptRecordError: It is damaged.
+            LogOfflineError: It cannot be read.
+            WireFormatError: Nobody can decode it.
+        """
+        try:
+            data = batch.file.read_at(batch.position, batch.size)
+        except OSError as error:
+            raise self._records.partition().reading_failed(error) from error
+        header = parse_header(data)
+        if header is None:
+            raise corrupt(batch.base_offset, batch.next_offset)
+        yield from records_in(data, header, offsets)
 
     async def drive(self, work: Reading[Result]) -> Result:
         """Carry out work, loading the slices that it asks for.

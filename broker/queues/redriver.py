@@ -10,11 +10,12 @@ import trio
 
 from broker.queues.dead_letters import Record
 from broker.queues.producing import TopicProducer
+from broker.queues.reading import UndecodableRecordsError
 from broker.queues.served import ServedPartition
 from broker.queues.supervision import start_supervised
 from queue_layer.entries import Target
 from queue_layer.redrive import Redrive
-from wire.errors import BrokerError, WireFormatError
+from wire.errors import BrokerError
 from wire.queues import (
     ORIGIN_PARTITION_HEADER,
     ORIGIN_QUEUE_HEADER,
@@ -63,7 +64,7 @@ class Redriver:
                     count = await self._step(redrive)
                     if redrive.messages_per_s:
                         pause_s = count / redrive.messages_per_s
-                except (BrokerError, WireFormatError) as error:
+                except BrokerError as error:
                     served.probe(
                         "redrive_waits",
                         severity="warning",
@@ -81,7 +82,6 @@ class Redriver:
 
         Raises:
             BrokerError: The same is to be tried again.
-            WireFormatError: The records cannot be read.
         """
         served = self._served
         await served.catch_up()
@@ -90,7 +90,13 @@ class Redriver:
         offsets = [offset for first, count in runs for offset in range(first, first + count)]
         moves: dict[Target, list[Run]] = {}
         count = skipped = 0
-        for record in await served.reading.records(runs):
+        records: list[Record] = []
+        try:
+            records = await served.reading.records(runs)
+        except UndecodableRecordsError as error:
+            skipped = error.count_in(runs)
+            del offsets[:skipped]
+        for record in records:
             target = self._target(record, redrive)
             if target is not None:
                 moves.setdefault(target, []).append((record.offset, 1))

@@ -2,6 +2,7 @@
 
 import errno
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import (
@@ -27,6 +28,7 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from tests.wire.batches import with_payload
 from wire import api
 from wire.fetch import FetchRequest, PartitionFetch
 from wire.queue_admin import AlterQueueRequest
@@ -42,6 +44,8 @@ from wire.queues import (
     PurgeRequest,
     SeekRequest,
     SettleAction,
+    Settlement,
+    SettleRequest,
 )
 from wire.record_batch import decode_columns, parse_header
 from wire.rpc import RpcConnection
@@ -317,5 +321,59 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"c"]
         (kept,) = (await look(client, queue)).runs
-        assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
+        assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.DELAYED)
         assert "limit" in kept.reason
+        await world.pass_time(60)
+        (kept,) = (await look(client, queue)).runs
+        assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
+
+
+@pytest.mark.timeout(60)
+async def test_what_a_target_refuses_is_tried_again_no_more_than_once_a_minute(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, "dead", batch_bytes_max="1024")
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead", max_receive_count="1")
+        await produce(client, topic_of(broker), batch_of(bytes(2000)))
+        await receive(client, queue, visibility_timeout_ms=0)
+        before = journal_bytes(world)
+
+        waits = submit_receive(client, queue, max_wait_ms=300_000)
+        for _ in range(290):
+            await world.pass_time(1)
+
+        assert not waits.is_answered
+        assert await states(client, queue) == (0, 0, 1, 0)
+        assert 1_000 < journal_bytes(world) - before < 5_000
+
+
+def journal_bytes(world: World) -> int:
+    return sum(len(data) for path, data in world.segments() if "queue@orders" in path)
+
+
+async def test_letters_that_nobody_can_decode_come_back_and_others_go(
+    mock_clock: MockClock,
+) -> None:
+    """Any producer can send such a batch: its checksum is right."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await produce(client, topic_of(broker), with_payload(batch_of(b"b", b"c"), b"nonsense"))
+        await produce(client, topic_of(broker), batch_of(b"d"))
+        reply = await submit_receive(client, queue).reply.reply()
+        everything = Settlement(0, reply.results[0].receipt, [(0, 4)], SettleAction.REJECT)
+        await submit(client, api.SETTLE, SettleRequest(queue, [everything])).reply()
+        await alter(client, dead_letter_queue="dead")
+
+        await let_move(world)
+
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"d"]
+        (kept,) = (await look(client, queue)).runs
+        assert (kept.first_offset, kept.count, kept.state) == (1, 2, MessageState.DELAYED)
+        assert "decoded" in kept.reason

@@ -12,6 +12,7 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
+from tests.wire.batches import with_payload
 from wire import api
 from wire.queues import (
     ORIGIN_PARTITION_HEADER,
@@ -178,6 +179,26 @@ async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
         report = await describe(client, dead)
         assert (report.moved, report.failed, report.on_the_way) == (2, 1, 0)
         assert await states(client, dead) == (1, 0, 0, 0)
+
+
+async def test_what_nobody_can_decode_stays_and_others_go(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        topic = await create_topic(client, "orders")
+        there = topic_of(broker, "dead")
+        await produce(client, there, with_payload(batch_of(b"a", b"b"), b"nonsense"))
+        await produce(client, there, batch_of(b"c"))
+        await produce(client, there, with_payload(batch_of(b"d"), b"nonsense"))
+
+        request = RedriveRequest(dead, [0], topic)
+        raise_if((await submit(client, api.REDRIVE, request).reply()).results[0].error)
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.status, report.skipped, report.moved) == (RedriveStatus.COMPLETED, 3, 1)
+        assert [r.value for r in await fetch_all(client, topic)] == [b"c"]
+        assert await states(client, dead) == (3, 0, 0, 0)
 
 
 async def test_strange_headers_end_no_redrive(
