@@ -55,6 +55,11 @@ class Redriver:
         is_running = redrive is not None and redrive.status is RedriveStatus.RUNNING
         return redrive if is_running else None
 
+    def _runs(self, redrive: Redrive) -> bool:
+        """Return whether it is still this one that runs."""
+        running = self._redrive
+        return running is not None and running.number == redrive.number
+
     async def _run(self) -> None:
         served = self._served
         try:
@@ -85,6 +90,8 @@ class Redriver:
         """
         served = self._served
         await served.catch_up()
+        if not self._runs(redrive):
+            return 0
         at_once = min(_AT_ONCE, redrive.messages_per_s or _AT_ONCE)
         runs, next_offset = served.core.redrive_candidates(at_once)
         offsets = [offset for first, count in runs for offset in range(first, first + count)]
@@ -96,6 +103,8 @@ class Redriver:
         except UndecodableRecordsError as error:
             skipped = error.count_in(runs)
             del offsets[:skipped]
+        if not self._runs(redrive):
+            return 0
         for record in records:
             target = self._target(record, redrive)
             if target is not None:

@@ -181,6 +181,32 @@ async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
         assert await states(client, dead) == (1, 0, 0, 0)
 
 
+async def test_a_redrive_does_not_go_where_the_one_before_it_was_to_go(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        first = await create_topic(client, "first")
+        second = await create_topic(client, "second")
+        dead = await create_queue(broker, "dead", topic="dead")
+        await produce(client, topic_of(broker, "dead"), batch_of(b"a", b"b"))
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, dead) == (2, 0, 0, 0)
+        world.work.hold_reads()  # While it looks at its messages ...
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], first)).reply()
+        await let_happen()
+        await redrive(client, dead, is_cancelled=True)
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], second)).reply()
+        world.work.let_all_read()  # ... another one has begun.
+        await let_move(world)
+
+        assert await fetch_all(client, first) == []
+        assert [r.value for r in await fetch_all(client, second)] == [b"a", b"b"]
+        assert (await describe(client, dead)).moved == 2
+
+
 async def test_what_nobody_can_decode_stays_and_others_go(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
