@@ -24,8 +24,9 @@ from queue_layer.config import QueueConfig
 from queue_layer.entries import NO_TARGET, AnyEntry, Deleted, Extended, Released, Returned
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
+from queue_layer.passing import passed
 from queue_layer.receipts import Receipt
-from queue_layer.receiving import died, joined, passed
+from queue_layer.receiving import died, joined
 from wire.errors import (
     BrokerError,
     ErrorDetail,
