@@ -2,11 +2,13 @@
 
 Shell: asks one broker after the other for what is there; if that is nothing, waits at all of them
 at once until one has something. No task of its own: an answer is taken over in the task of the
-connection that brought it, so that one that comes too late for the caller is given back at once,
-also when the caller was cancelled. What is given back does not count as received.
+connection that brought it. Requests that are still under way when a call ends are left to the next
+call that wants the same; what they bring while nobody asks is given back at once, and does not
+count as received. So the requests under way are no more than those of the calls that were made at
+the same time.
 
-Invariant: an empty answer means that every partition was asked and had nothing. While some cannot
-be asked, that is tried again for up to `request_timeout`.
+Invariant: an empty answer means that every partition was asked after the call began, and had
+nothing. While some cannot be asked, that is tried again for up to `request_timeout`.
 """
 
 import math
@@ -68,10 +70,15 @@ class ReceiveOrder(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Poll:
     """One request under way."""
 
+    asker: Final["_Call"]
+    """Who began it: what was not there before others began says nothing to them."""
+    call: "_Call"
+    """Who gets what it brings, unless that is over."""
+    node_id: int
     connection: RpcConnection
     description: QueueDescription
     partitions: list[int]
@@ -94,6 +101,8 @@ class QueueReceiver:
         self.settler = settler
         self.reader = LargeReader(cluster)
         self.name = name
+        self.left_polls: dict[_Poll, None] = {}
+        """Requests under way whose callers are gone."""
         self.turn = 0
         """Which broker and which partition is asked first next time."""
         self.was_empty = False
@@ -117,9 +126,14 @@ class QueueReceiver:
                 await call.give_back_all()
             raise
         finally:
-            call.is_over = True
+            call.leave()
         self.was_empty = not messages
         return messages
+
+    def landed(self, poll: _Poll, outcome: Outcome) -> None:
+        """Give what a request has brought to whoever asks now."""
+        self.left_polls.pop(poll, None)
+        poll.call.landed(poll, outcome)
 
 
 @final
@@ -128,11 +142,11 @@ class _Call:
 
     def __init__(self, receiver: QueueReceiver, order: ReceiveOrder, wait_s: float) -> None:
         now = trio.current_time()
+        self.order = order
         self.is_over = False
         """Whether what comes now comes too late."""
         self._receiver = receiver
         self._cluster = receiver.cluster
-        self._order = order
         self._ends_at = now + wait_s
         # Who was asked to wait for so long says a moment later that there is nothing.
         self._gives_up_at = now + max(wait_s + _GRACE_S, receiver.cluster.config.request_timeout)
@@ -149,6 +163,7 @@ class _Call:
     async def run(self) -> list[Message]:
         """Receive."""
         await trio.lowlevel.checkpoint()
+        self._take_over(await self._find())
         by_node = await self._by_node()
         if len(by_node) > 1 and not self._receiver.was_empty:
             await self._sweep(by_node)
@@ -166,10 +181,17 @@ class _Call:
 
     async def give_back_all(self) -> None:
         """Give back what the caller does not get."""
-        self.is_over = True
         places = [message.place for message in self._messages]
+        self.leave()
         with suppress(TidelogError):  # Then their time has to pass.
             await self._receiver.settler.settle(places, RETURN)
+
+    def leave(self) -> None:
+        """Leave to others what is under way."""
+        self.is_over = True
+        self._messages = []
+        self._receiver.left_polls.update(self._polls)
+        self._polls.clear()
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -200,19 +222,56 @@ class _Call:
         start = self._receiver.turn % (len(nodes) or 1)
         return {node_id: found[node_id] for node_id in nodes[start:] + nodes[:start]}
 
+    def _take_over(self, description: QueueDescription) -> None:
+        """Take over requests that others left, unless somebody is being asked for the same."""
+        asked = {partition for poll in self._polls for partition in poll.partitions}
+        for poll in list(self._receiver.left_polls):
+            if asked.isdisjoint(poll.partitions) and self._is_wanted(poll, description):
+                del self._receiver.left_polls[poll]
+                self._polls[poll] = None
+                poll.call = self
+                asked.update(poll.partitions)
+
+    def _is_wanted(self, poll: _Poll, description: QueueDescription) -> bool:
+        """Return whether a request that somebody left asks for what this call wants.
+
+        It may ask for more messages: what is too much is given back. An attempt is not repeated
+        by others, so its id does not matter.
+        """
+        wanted, asked = self.order, poll.asker.order
+        return (
+            (asked.visibility_timeout_ms, asked.bytes_max, asked.holder)
+            == (wanted.visibility_timeout_ms, wanted.bytes_max, wanted.holder)
+            and poll.description.queue_id == description.queue_id
+            and self._cluster.live_connection(poll.node_id) is poll.connection
+            and all(
+                description.partitions[partition].leader_id == poll.node_id
+                for partition in poll.partitions
+            )
+        )
+
     async def _sweep(self, by_node: dict[int, list[int]]) -> None:
-        """Ask for what is there, one broker after the other."""
+        """Ask for what is there, one broker after the other.
+
+        Those who have been asked already have had nothing.
+        """
         for node_id, partitions in by_node.items():
-            if len(self._messages) >= self._order.max_messages:
+            if len(self._messages) >= self.order.max_messages:
                 return
-            await self._ask(node_id, partitions, max_wait_ms=0)
-            while self._polls:
+            asked = {partition for poll in self._polls for partition in poll.partitions}
+            idle = [partition for partition in partitions if partition not in asked]
+            if not idle:
+                continue
+            poll = await self._ask(node_id, idle, max_wait_ms=0)
+            while poll in self._polls:
                 await self._wait()
 
     async def _ask_where_idle(self, partitions: Sequence[int]) -> None:
         """Ask for partitions that nobody is being asked for; once more only while there is time."""
+        self._take_over(await self._find())
         wait_ms = max(0, round((self._ends_at - trio.current_time()) * 1000))
-        asked = {partition for poll in self._polls for partition in poll.partitions}
+        polls = [poll for poll in self._polls if wait_ms or poll.asker is self]
+        asked = {partition for poll in polls for partition in poll.partitions}
         if wait_ms == 0:
             asked |= self._answered
         idle = [partition for partition in partitions if partition not in asked]
@@ -222,18 +281,22 @@ class _Call:
         ):
             await self._ask(node_id, by_node[node_id], max_wait_ms=wait_ms)
 
-    async def _ask(self, node_id: int, partitions: list[int], *, max_wait_ms: int) -> None:
+    async def _ask(self, node_id: int, partitions: list[int], *, max_wait_ms: int) -> _Poll | None:
+        """Ask a broker, unless it cannot be reached, or nothing is wanted any more."""
         description = await self._find()
         connection = await self._connection(node_id)
         if connection is None:
             error = ConnectError(f"node {node_id} cannot be reached now")
             self._failed(description, partitions, error)
-            return
-        order = self._order
+            return None
+        order = self.order
+        room = order.max_messages - len(self._messages)
+        if room <= 0:
+            return None
         request = ReceiveRequest(
             description.queue_id,
             partitions,
-            order.max_messages - len(self._messages),
+            room,
             order.bytes_max,
             max_wait_ms,
             order.visibility_timeout_ms,
@@ -242,14 +305,15 @@ class _Call:
         )
         ends_at = trio.current_time() + max_wait_ms / 1000
         expires_at = ends_at + self._cluster.config.request_timeout
-        poll = _Poll(connection, description, partitions, ends_at, expires_at)
+        poll = _Poll(self, self, node_id, connection, description, partitions, ends_at, expires_at)
         self._polls[poll] = None
         connection.submit(
             api.RECEIVE,
             request,
-            partial(self._landed, poll),
+            partial(self._receiver.landed, poll),
             kept_until=min(ends_at, trio.current_time() + _BELIEVED_S) + _GRACE_S,
         )
+        return poll
 
     async def _connection(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, `None` if it takes long to make one."""
@@ -265,7 +329,9 @@ class _Call:
         """Wait until something arrived, or it is time to do something."""
         if not self._arrival.is_set():
             now = trio.current_time()
-            moments = (self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at)
+            moments = [self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at]
+            if any(poll.asker is not self for poll in self._polls):
+                moments.append(self._ends_at)  # Then others have to be made instead of them.
             expiries = (poll.expires_at for poll in self._polls)
             # All of them may have passed while others were asked.
             wake_at = min((*(each for each in moments if each > now), *expiries), default=now)
@@ -278,11 +344,12 @@ class _Call:
                 poll.connection.close()
 
     def _is_nothing_left(self, now: float) -> bool:
-        return now >= self._ends_at and not self._polls
+        return now >= self._ends_at and not any(poll.asker is self for poll in self._polls)
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _landed(self, poll: _Poll, outcome: Outcome) -> None:
+    def landed(self, poll: _Poll, outcome: Outcome) -> None:
+        """Take what a request has brought, or give it back if this call is over."""
         self._polls.pop(poll, None)
         if isinstance(outcome, Exception):
             self._failed(poll.description, poll.partitions, outcome)
@@ -306,7 +373,7 @@ class _Call:
                 self._failed(poll.description, [received.partition], from_wire(received.error))
             elif received.runs:
                 self._take_messages(poll, received, content, reply.now_ms)
-        if not failed:
+        if not failed and poll.asker is self:
             self._answered.update(poll.partitions)
         if not reply.results and trio.current_time() < poll.ends_at - _EARLY_S:
             error = ShuttingDownError("a broker does not let anybody wait any more")
@@ -316,7 +383,7 @@ class _Call:
         self, poll: _Poll, received: PartitionReceived, content: bytes, now_ms: int
     ) -> None:
         settler = self._receiver.settler
-        room = 0 if self.is_over else self._order.max_messages - len(self._messages)
+        room = 0 if self.is_over else self.order.max_messages - len(self._messages)
         if room <= 0:
             settler.settle_soon(places_of(received), RETURN)
             return
