@@ -49,6 +49,10 @@ _GIVING_BACK_S: Final = 1.0
 """How long somebody who was cancelled stays to give back what nobody saw."""
 _CONNECTING_S: Final = 0.25
 """How long others have to wait for a broker to which there is no connection yet."""
+_SLOW_S: Final = 0.25
+"""How long messages that are in hand wait for a broker that may have some as well."""
+_SILENT_S: Final = 2.0
+"""How long the others are not asked while a broker has not said what is there."""
 _EARLY_S: Final = 0.5
 """A broker that says so much too early that there is nothing is about to stop."""
 _BELIEVED_S: Final = 20.0
@@ -253,7 +257,8 @@ class _Call:
     async def _sweep(self, by_node: dict[int, list[int]]) -> None:
         """Ask for what is there, one broker after the other.
 
-        Those who have been asked already have had nothing.
+        Those who have been asked already have had nothing. Nobody waits long for one that is
+        silent: the lease of what is in hand is running.
         """
         for node_id, partitions in by_node.items():
             if len(self._messages) >= self.order.max_messages:
@@ -263,8 +268,14 @@ class _Call:
             if not idle:
                 continue
             poll = await self._ask(node_id, idle, max_wait_ms=0)
+            asked_at = trio.current_time()
             while poll in self._polls:
-                await self._wait()
+                goes_on_at = asked_at + (_SLOW_S if self._messages else _SILENT_S)
+                if trio.current_time() >= goes_on_at:
+                    if self._messages:
+                        return
+                    break
+                await self._wait(goes_on_at)
 
     async def _ask_where_idle(self, partitions: Sequence[int]) -> None:
         """Ask for partitions that nobody is being asked for; once more only while there is time."""
@@ -325,11 +336,11 @@ class _Call:
                 return await self._cluster.connection_to(node_id)
         return None
 
-    async def _wait(self) -> None:
+    async def _wait(self, until: float = math.inf) -> None:
         """Wait until something arrived, or it is time to do something."""
         if not self._arrival.is_set():
             now = trio.current_time()
-            moments = [self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at]
+            moments = [until, self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at]
             if any(poll.asker is not self for poll in self._polls):
                 moments.append(self._ends_at)  # Then others have to be made instead of them.
             expiries = (poll.expires_at for poll in self._polls)

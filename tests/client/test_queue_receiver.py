@@ -134,13 +134,32 @@ async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
         await fill(queue, 4)
         await queue.counts()
-        cluster.fronts[2].is_frozen = True
-        with trio.move_on_after(3):
+        cluster.fronts[1].is_frozen = True  # It is asked after the other one.
+        with trio.move_on_after(0.2) as scope:
             await queue.receive(100, wait=20)
-        cluster.fronts[2].is_frozen = False
+        assert scope.cancelled_caught
+        assert api.RECEIVE in cluster.fronts[2].asked
+        cluster.fronts[1].is_frozen = False
         await trio.sleep(1)
         found = {number: each.leased for number, each in enumerate(await queue.counts())}
-        assert found[0] == 0
+        assert found[1] == 0
+
+
+async def test_what_one_broker_has_does_not_wait_for_another_one_that_is_silent(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
+        await fill(queue, 40)
+        await queue.counts()
+        for silent in (1, 2):
+            cluster.fronts[silent].is_frozen = True
+            for wait_s in (20, 0, 20):
+                began = trio.current_time()
+                messages = await queue.receive(3, wait=wait_s)
+                assert {message.partition for message in messages} == {2 - silent}
+                assert trio.current_time() - began < 3
+            cluster.fronts[silent].break_connections()
+            cluster.fronts[silent].is_frozen = False
 
 
 async def test_a_leader_that_changes_is_followed_without_an_error(
