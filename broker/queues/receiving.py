@@ -87,6 +87,8 @@ class PendingReceive:
                 self._served.append(served)
         for served in self._served:
             served.waiters[self] = None
+            if self._is_impatient:
+                served.impatient[self] = None
         self._replier.asking.parked[self] = None
         wait_s = min(self._request.max_wait_ms, _MAX_WAIT_MS_MAX) / 1000
         self._waiting.add(self, trio.current_time() + (wait_s or _LOADING_S))
@@ -242,6 +244,7 @@ class PendingReceive:
         self._is_waiting = False
         for served in self._served:
             served.waiters.pop(self, None)
+            served.impatient.pop(self, None)
         self._waiting.done(self)
         if self._open:
             self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
@@ -266,6 +269,7 @@ class PendingReceive:
         self._is_waiting = False
         for served in self._served:
             served.waiters.pop(self, None)
+            served.impatient.pop(self, None)
         self._replier.asking.parked.pop(self, None)
         self._waiting.done(self)
 

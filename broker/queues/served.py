@@ -126,6 +126,8 @@ class ServedPartition:
         """Why it is not served any more."""
         self.is_loaded = False
         self.waiters: dict[MessageWaiter, None] = {}
+        self.impatient: dict[MessageWaiter, None] = {}
+        """Those of them that are to be told as soon as it is known whether there is something."""
         self.journal = Journal(surroundings.env, surroundings.flusher, journal)
         receipts = Receipts(
             queue_id=facts.queue_id, partition=journal.number, key=facts.receipt_key
@@ -314,6 +316,8 @@ class ServedPartition:
             first.attempt(self)
             if first in self.waiters:
                 break
+        for waiter in list(self.impatient) if self.error is None else ():
+            waiter.attempt(self)
 
     def flush(self) -> None:
         """Append what was decided."""
@@ -330,10 +334,7 @@ class ServedPartition:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When those who wait may get something though nothing happens; Unix milliseconds.
-
-        While something is read nobody gets anything, whatever the time; it is looked again then.
-        """
+        """When those who wait may get something by itself (Unix milliseconds): not in a read."""
         if not self.waiters or not self.is_loaded or self.error is not None or self._is_reading:
             return None
         return self.core.next_deadline_ms
@@ -435,9 +436,7 @@ class ServedPartition:
             raise self.records.partition().passing(gathered.damage)
         pieces = self.reading.pieces(gathered.batches)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=self.now_ms()))
-        if not received.runs:
-            return None
-        return taken_of(received, pieces)
+        return taken_of(received, pieces) if received.runs else None
 
     async def _expire(self) -> None:
         """Do away with what is too old, as far as the log can tell."""

@@ -74,6 +74,56 @@ async def test_a_send_wakes_as_many_receives_as_there_are_messages_for(
         assert [message.value for message in await received(pending[3])] == [b"b"]
 
 
+async def test_who_asks_an_empty_queue_hears_at_once_also_when_old_messages_are_looked_for(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await receive(client, queue, visibility_timeout_ms=3_600_000)
+        assert await receive(client, queue) == []
+
+        for _ in range(3):
+            await world.pass_time(50)
+            pending = submit_receive(client, queue)
+            await let_happen()
+            assert pending.is_answered
+
+
+async def test_who_does_not_wait_hears_when_what_was_read_for_another_one_is_known(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        waiting = submit_receive(client, queue, max_wait_ms=600_000)
+        await let_happen()
+
+        for _ in range(3):
+            await world.pass_time(50)
+            pending = submit_receive(client, queue)
+            await let_happen()
+            assert pending.is_answered
+        assert not waiting.is_answered
+
+
+async def test_who_does_not_wait_hears_when_a_queue_is_loaded_for_which_others_wait(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        waiting = submit_receive(client, queue, max_wait_ms=600_000)
+        pending = submit_receive(client, queue)
+        await let_happen()
+        assert pending.is_answered
+        assert not waiting.is_answered
+
+
 async def test_a_receive_that_waits_ends_with_nothing_when_its_time_is_over(
     mock_clock: MockClock,
 ) -> None:
