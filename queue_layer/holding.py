@@ -1,4 +1,4 @@
-"""Messages that cannot be read at the moment: they, and what stands behind them, are not offered.
+"""Messages that cannot be read at the moment: they, and what waits for them, are not offered.
 
 Pure: no clock, no I/O. Nothing of this is in the journal, for it is about one replica of the
 records, and passes when that is mended.
@@ -21,6 +21,8 @@ def let_go(fold: QueueFold, first: int, end: int) -> None:
     """Let the order take the visible messages of a range for what they are."""
     if fold.order is not None:
         for piece_first, piece_end, since_ms in _visible(fold, first, end):
+            # What became visible only after it was held is offered already.
+            fold.order.became_invisible(piece_first, piece_end, is_leased=False)
             fold.order.became_visible(piece_first, piece_end, since_ms)
 
 

@@ -54,8 +54,19 @@ class Gathered(msgspec.Struct):
     """Bytes of all batches."""
     damage: CorruptRecordError | None = None
     """Why some were left out."""
+    unreadable: list[tuple[int, int, CorruptRecordError]] = []
+    """First offsets and exclusive ends of what cannot be read, and why."""
     stopped_at: int | None = None
     """The first message for which there was no room."""
+
+    def found_unreadable(self, offset: int, error: CorruptRecordError) -> int:
+        """Take note that nobody can read what is from an offset on; return where one can again."""
+        first, end = error.detail("offset"), error.detail("next_offset")
+        assert first is not None
+        assert end is not None
+        self.damage = error
+        self.unreadable.append((min(first, offset), end, error))
+        return end
 
 
 @final
@@ -210,9 +221,7 @@ class SourceRecords:
                 try:
                     batches = yield from self._batches(at, end, max(room, 1))
                 except CorruptRecordError as error:
-                    gathered.damage = error
-                    next_offset = error.detail("next_offset")
-                    assert next_offset is not None
+                    next_offset = gathered.found_unreadable(at, error)
                     _take(gathered, taken_from, at)
                     taken_from = at
                     if not passes_damage:

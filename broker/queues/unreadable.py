@@ -1,4 +1,4 @@
-"""Messages that cannot be read: of a FIFO queue, their groups wait, and others go on."""
+"""Messages that cannot be read: others go on; of a FIFO queue, those of other groups."""
 
 from collections.abc import Callable
 from typing import Protocol, final
@@ -35,25 +35,26 @@ class UnreadableMessages:
         """Why some are held."""
 
     def hold(self, plan: ReceivePlan, gathered: Gathered) -> bool:
-        """Hold what a plan offered and nobody can read, if it offered nothing before that.
+        """Hold what a plan offered and nobody can read; of a FIFO queue if it came first.
 
-        Returns whether there may be something else to offer.
+        Returns whether there may be something else to offer, for there was nothing.
         """
-        error = gathered.damage
-        is_again = plan.attempt is not None
-        if error is None or gathered.taken or is_again or not self._core.config.is_fifo:
+        is_in_order = self._core.config.is_fifo
+        if plan.attempt is not None or (is_in_order and gathered.taken):
             return False
-        first, end = error.detail("offset"), error.detail("next_offset")
-        assert first is not None
-        assert end is not None
-        self._core.hold(first, end)
-        if (first, end) not in self._held:
-            self._held.append((first, end))
-            self._probe(
-                "messages_unreadable", severity="error", queue=self._queue, reason=str(error)
-            )
-        self._error = error
-        return True
+        for first, end, error in gathered.unreadable:
+            self._core.hold(first, end)
+            # Each time it may be found from another message on.
+            known = [held for held in self._held if held[0] < end and first < held[1]]
+            if not known:
+                self._probe(
+                    "messages_unreadable", severity="error", queue=self._queue, reason=str(error)
+                )
+            known.append((first, end))
+            self._held = [held for held in self._held if held not in known]
+            self._held.append((min(known)[0], max(held_end for _, held_end in known)))
+            self._error = error
+        return bool(gathered.unreadable) and not gathered.taken
 
     def look_again(self, partition: Partition) -> None:
         """Let go of what is not known to be damaged any more."""

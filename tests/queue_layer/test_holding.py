@@ -3,7 +3,9 @@
 import pytest
 
 from queue_layer.delivery_order import MakeOrder, RecordFields
+from queue_layer.fairness import FairOrder
 from queue_layer.groups import GroupOrder
+from queue_layer.lanes import lane_order
 from queue_layer.standard_order import StandardOrder
 from tests.queue_layer.driver import SECOND, Driver
 from wire.queues import MessageState, SettleAction
@@ -53,3 +55,31 @@ def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
     driver.queue.let_go(0, 3)
 
     assert driver.offsets() == [2]
+
+
+@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder, lane_order([3, 1]), FairOrder])
+def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: MakeOrder) -> None:
+    driver = Driver(records=5, make_order=make_order)
+    driver.take(2, timeout_ms=SECOND)
+    driver.queue.hold(0, 4)
+    driver.wait(SECOND)
+
+    driver.queue.let_go(0, 4)
+    driver.queue.let_go(0, 4)
+
+    assert sorted(driver.offsets(5)) == [0, 1, 2, 3, 4]
+    assert driver.offsets(5) == []
+
+
+@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder, lane_order([3, 1]), FairOrder])
+def test_what_became_visible_after_it_was_held_can_be_held_again(make_order: MakeOrder) -> None:
+    driver = Driver(records=5, make_order=make_order)
+    driver.take(2, timeout_ms=SECOND)
+    driver.queue.hold(0, 4)
+    driver.wait(SECOND)
+
+    driver.queue.hold(0, 4)
+
+    assert driver.offsets(5) == [4]
+    driver.queue.let_go(0, 4)
+    assert sorted(driver.offsets(5)) == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Tests of FIFO queues with damaged messages: their groups wait, and nobody else does."""
+"""Tests of queues with damaged messages: of a FIFO queue their groups wait, and nobody else."""
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
@@ -6,12 +6,25 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import delete_records, produce
+from broker.server import Broker
+from tests.broker.asking import batch_of, delete_records, produce
 from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
 from wire.errors import CorruptRecordError
 from wire.record_batch import SYNC_MARKER, Columns, encode_batch, parse_header
 from wire.rpc import RpcConnection
+
+
+def mend(broker: Broker, good: bytes, end: int) -> None:
+    """Let the first batch of a segment be what it was."""
+    assert broker._partitions is not None
+    partition = broker._partitions.replica(topic_of(broker), 0)
+    assert partition is not None
+    start = good.index(SYNC_MARKER.to_bytes(4, "little"))
+    header = parse_header(good, start)
+    assert header is not None
+    batch = memoryview(bytearray(good[start : start + header.size]))
+    partition.log.refill(0, end, batch, now_ms=START_MS)
 
 
 async def send(client: RpcConnection, topic: bytes, *messages: bytes) -> None:
@@ -100,14 +113,7 @@ async def test_a_group_goes_on_in_order_when_its_message_was_mended(mock_clock: 
         damage(world, b"a-one")
         assert await taken(client, queue) == [b"b-one", None]
 
-        assert broker._partitions is not None
-        partition = broker._partitions.replica(topic_of(broker), 0)
-        assert partition is not None
-        start = good.index(SYNC_MARKER.to_bytes(4, "little"))
-        header = parse_header(good, start)
-        assert header is not None
-        batch = memoryview(bytearray(good[start : start + header.size]))
-        partition.log.refill(0, 1, batch, now_ms=START_MS)
+        mend(broker, good, 1)
 
         assert await taken(client, queue) == [b"a-one", b"a-two"]
 
@@ -132,3 +138,39 @@ async def test_nothing_is_handed_out_behind_damage_of_which_nobody_knows_the_gro
         await delete_records(client, topic, 2)
 
         assert await taken(client, queue) == [b"c-one", b"b-two"]
+
+
+async def test_messages_of_a_standard_queue_are_handed_out_past_a_damaged_batch_of_any_size(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        topic = topic_of(broker)
+        values = [b"a-%d" % number for number in range(50)]
+        await produce(client, topic, batch_of(*values))
+        await produce(client, topic, batch_of(b"b-one", b"b-two"))
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        held = await receive(client, queue, 1, visibility_timeout_ms=1000)
+        (good,) = (data for _, data in world.segments() if b"a-7" in data)
+        damage(world, b"a-7")
+
+        assert [each.value for each in await receive(client, queue)] == [b"b-one", b"b-two"]
+        with pytest.raises(CorruptRecordError):
+            await receive(client, queue)
+        await world.pass_time(2)
+        with pytest.raises(CorruptRecordError):
+            await receive(client, queue)
+        await settle(client, queue, held)
+        assert await states(client, queue) == (49, 2, 0, 0)
+        assert len(world.told("messages_unreadable")) == 1
+        await produce(client, topic_of(broker), batch_of(b"c"))
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+
+        mend(broker, good, 50)
+
+        messages = await receive(client, queue, 100)
+        assert sorted(each.offset for each in messages) == list(range(1, 50))
+        assert await receive(client, queue) == []
