@@ -14,6 +14,7 @@ from client.large_joining import LargeJoiner
 from client.large_sending import WHOLE_BYTES_MAX, LargeSender, Source, is_to_be_cut
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
+from client.outgoing import OutgoingRecord
 from client.queue_admin import describe_queues
 from client.queue_asking import QueueAsker
 from client.queue_cancelling import QueueCanceller
@@ -44,6 +45,7 @@ from client.queue_worker import QueueWorker, WorkedQueue, WorkerConfig, WorkerSe
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
 from wire.errors import BatchError, InvalidReceiptError, RecordTooLargeError, TidelogError
+from wire.queue_admin import QueueDescription
 from wire.queues import (
     RECEIVE_COUNT_MAX,
     MessageState,
@@ -183,14 +185,28 @@ class Queue:
             record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
         ]
         is_identified = description.config.get("content_based_deduplication") == "on"
+        results: dict[int, Receipt | TidelogError] = {}
         for place, message in enumerate(messages):
             source = message.value
             if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
                 producer = await self._shared.producer()
                 sender = LargeSender(self._cluster, producer, records[place], source)
-                records[place] = await sender.send(
-                    whole_bytes_max=whole_bytes_max, is_identified=is_identified
-                )
+                try:
+                    records[place] = await sender.send(
+                        whole_bytes_max=whole_bytes_max, is_identified=is_identified
+                    )
+                except TidelogError as error:  # What becomes of the others is known all the same.
+                    results[place] = error
+        places = [place for place in range(len(records)) if place not in results]
+        sent = await self._send_records(description, [records[place] for place in places])
+        results.update(zip(places, sent, strict=True))
+        return [results[place] for place in range(len(records))]
+
+    async def _send_records(
+        self, description: QueueDescription, records: list[OutgoingRecord]
+    ) -> list[Receipt | TidelogError]:
+        if not records:
+            return []
         if looks_at_messages(description):
             return await self._shared.sender(self.name).send(description, records)
         producer = await self._shared.producer()

@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from client.queue_sending import OutgoingMessage
 from tests.client.large import LONG, KiB, MiB
-from tests.client.queue_world import left, values, work_queue
-from wire.errors import RecordTooLargeError
+from tests.client.queue_world import left, queue_of, values, work_queue
+from wire.errors import BatchError, DeliveryTimeoutError, RecordTooLargeError
 
 
 async def pieces(value: bytes, size: int) -> AsyncIterator[bytes]:
@@ -107,3 +107,45 @@ async def test_what_is_longer_than_a_message_may_be_is_refused(
         with pytest.raises(RecordTooLargeError, match="at most 2097152 bytes"):
             await queue.send(LONG)
         assert await queue.receive(wait=0) == []
+
+
+async def test_a_large_message_that_nobody_takes_does_not_keep_others_of_its_batch(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        keys: dict[int, bytes] = {}
+        for number in range(20):
+            receipt = await queue.send(b"", key=b"%d" % number)
+            keys[receipt.partition] = b"%d" % number
+        await queue.purge()
+        cluster.fronts[2].is_frozen = True
+
+        with pytest.raises(BatchError, match="1 of 3 messages") as failure:
+            await queue.send_batch(
+                OutgoingMessage(value=value, key=keys[partition])
+                for value, partition in ((b"first", 0), (LONG, 1), (b"third", 0))
+            )
+
+        assert list(failure.value.errors) == [1]
+        assert isinstance(failure.value.errors[1], DeliveryTimeoutError)
+        assert values(await queue.receive(visibility_timeout=600)) == [b"first", b"third"]
+
+
+async def test_what_is_acknowledged_stays_so_when_others_cannot_be_cut_after_all(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise DeliveryTimeoutError("too late")
+
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_queue("short", topic="short")
+        queue = client.queue("short")
+        monkeypatch.setattr("client.queue.LargeSender.send", fail)
+
+        with pytest.raises(BatchError, match="1 of 2 messages") as failure:
+            await queue.send_batch([LONG[: 20 * KiB], b"second"])
+
+        assert list(failure.value.errors) == [0]
+        assert values(await queue.receive()) == [b"second"]
