@@ -3,6 +3,7 @@
 Shell without tasks: finds out which ones they are.
 """
 
+from collections.abc import Iterator
 from typing import Final, final
 
 from broker.handlers.offsets import OffsetsHandler
@@ -12,6 +13,8 @@ from queue_layer.outcome import Outcome
 from queue_layer.queue_partition import QueuePartition
 
 _EXPIRE_EVERY_MS: Final = 60_000
+_EXPIRED_AT_ONCE: Final = 10_000
+"""Where each message costs something, so that it is some tens of milliseconds."""
 
 
 @final
@@ -61,6 +64,15 @@ class OutdatedMessages:
                 before = min(before, damaged.offset)
         await self._reading.drive(self._reading.feed(core, lambda: core.records_from >= before))
         return before
+
+    def slices(self, before: int | None) -> Iterator[int]:
+        """Yield the offsets below which to expire messages one after the other, up to the last."""
+        if before is None:
+            return
+        config = self._core.config
+        if config.is_fifo or config.has_fairness:
+            yield from range(self._core.low_water_mark + _EXPIRED_AT_ONCE, before, _EXPIRED_AT_ONCE)
+        yield before
 
     def trim(self, now_ms: int) -> Outcome[None] | None:
         """Return what to decide about messages that the log has lost; `None` if there are none.

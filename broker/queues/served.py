@@ -442,9 +442,10 @@ class ServedPartition:
         """Do away with what is too old, as far as the log can tell."""
         try:
             before = await self._outdated.too_old_below(self.now_ms())
-            if before is not None:
+            for end in self._outdated.slices(before):
                 self.require()
-                self.decide(self.core.expire(before, now_ms=self.now_ms()))
+                self.decide(self.core.expire(end, now_ms=self.now_ms()))
+                await trio.lowlevel.checkpoint()
         except BrokerError as error:
             # They are handed out a while longer.
             self.probe("messages_not_expired", severity="warning", reason=str(error))

@@ -1,7 +1,14 @@
 """Tests of messages that the log has lost, and of those that are too old."""
 
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from typing import Any
+
+import pytest
 from trio.testing import MockClock
 
+from broker.queues import outdated
 from tests.broker.asking import batch_of, delete_records, produce
 from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
@@ -33,6 +40,34 @@ async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockC
         await world.pass_time(61)
 
         assert [each.value for each in await receive(client, queue)] == [b"new"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "decisions"), [({"is_fifo": True}, 3), ({"fairness": "true"}, 3), ({}, 1)]
+)
+async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something(
+    mock_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    decisions: int,
+) -> None:
+    monkeypatch.setattr(outdated, "_EXPIRED_AT_ONCE", 10)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min", **settings)
+        old = [b"%d" % number for number in range(25)]
+        await produce(client, topic_of(broker), batch_of(*old, at_ms=START_MS - 30_000))
+        await produce(client, topic_of(broker), batch_of(b"new", at_ms=START_MS + 60_000))
+        await receive(client, queue, 1, visibility_timeout_ms=1000)
+        assert broker._partitions is not None
+        journal = broker._partitions.replica(queue, 0)
+        assert journal is not None
+        end = journal.log.log_end_offset
+
+        await world.pass_time(61)
+        assert [each.value for each in await receive(client, queue)] == [b"new"]
+
+        assert journal.log.log_end_offset == end + decisions + 1
 
 
 async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
