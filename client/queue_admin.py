@@ -3,6 +3,7 @@
 Shell: asks any broker, again while that may help.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,7 +24,10 @@ from wire.queue_admin import (
 from wire.session import MetadataRequest, TopicMetadata
 
 Setting = str | float | Sequence[float] | None
-"""The value of a setting of a queue. Durations are seconds as numbers, or texts such as `5min`."""
+"""The value of a setting of a queue. Durations are seconds as numbers, or texts such as `5min`.
+
+A text that is but a number is seconds under the names of seconds, as the number would be.
+"""
 
 _DURATIONS: Final = {
     name.removesuffix("_ms"): name
@@ -36,6 +40,7 @@ _DURATIONS: Final = {
     )
 }
 """Settings that are durations, by the names under which they are seconds."""
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _ATTEMPTS: Final = 5
 """How often the topic may come and go while a queue is created on it."""
 
@@ -146,6 +151,9 @@ def settings_as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
 
 def _as_text(name: str, value: str | float | Sequence[float]) -> str:
     if isinstance(value, str):
+        # Brokers, which know no seconds, would read milliseconds.
+        if name in _DURATIONS and _NUMBER.fullmatch(value.strip()):
+            return _as_text(name, float(value))
         return value
     if isinstance(value, bool):
         return "on" if value else "off"

@@ -150,6 +150,10 @@ async def test_a_queue_is_there_after_a_restart(autojump_clock: MockClock) -> No
     [
         ({"visibility_timeout": 30}, {"visibility_timeout_ms": "30000ms"}),
         ({"delivery_delay": 0.25}, {"delivery_delay_ms": "250ms"}),
+        ({"visibility_timeout": "30"}, {"visibility_timeout_ms": "30000ms"}),
+        ({"delivery_delay": " 0.25 "}, {"delivery_delay_ms": "250ms"}),
+        ({"receive_wait": "-1"}, {"receive_wait_ms": "-1000ms"}),
+        ({"receive_wait_ms": "30"}, {"receive_wait_ms": "30"}),
         ({"retention": "14d"}, {"retention_ms": "14d"}),
         ({"retention_ms": 60_000}, {"retention_ms": "60000"}),
         ({"fencing": True, "fairness": False}, {"fencing": "on", "fairness": "off"}),
