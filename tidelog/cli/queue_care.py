@@ -19,6 +19,7 @@ from tidelog.cli.redrive_progress import print_report, report_as_json, wait_for_
 from tidelog.cli.tables import counted, print_json
 from wire.errors import BatchError
 from wire.queues import MessageState
+from wire.redrives import RedriveStatus
 
 
 class _Redrive(TypedDict):
@@ -245,6 +246,23 @@ def redrive(
         print_json(report_as_json(report))
     else:
         print_report(report)
+    if more["waits"]:
+        _check_end(report, may_be_cancelled=is_cancel)
+
+
+def _check_end(report: RedriveReport, *, may_be_cancelled: bool) -> None:
+    """Check that a redrive has ended as it was meant to.
+
+    Raises:
+        CommandError: It has not.
+    """
+    if report.failed:
+        were = "was" if report.failed == 1 else "were"
+        raise CommandError(f"{counted(report.failed, 'message')} {were} refused")
+    is_cancelled = report.status is RedriveStatus.CANCELLED
+    if report.status is RedriveStatus.FAILED or (is_cancelled and not may_be_cancelled):
+        reason = f": {report.reason}" if report.reason else ""
+        raise CommandError(f"the redrive {'was cancelled' if is_cancelled else 'failed'}{reason}")
 
 
 COMMANDS = (peek, leased, dead_letters, cancel, purge, seek, redrive)

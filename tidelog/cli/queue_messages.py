@@ -2,16 +2,16 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, final
 
 import click
 import trio
 
 from client.client import Client
 from client.queue import Queue
-from client.queue_message import Message
+from client.queue_message import Message, giving_up
 from tidelog.cli.asking import ask
 from tidelog.cli.connection import broker_option
 from tidelog.cli.errors import CommandError
@@ -82,10 +82,12 @@ def receive(
     async def call(client: Client) -> None:
         queue = client.queue(name)
         count, limit = (max_messages, _SHOWN_BYTES_MAX) if output is None else (1, 0)
-        messages = await queue.receive(count, **times, value_bytes_max=limit)
-        if output is not None and messages:
-            with _file(output) as file:
-                await _copy(messages[0], file)
+        # Before anything is received: nobody gets what cannot be written.
+        with nullcontext() if output is None else _target(output) as target:
+            messages = await queue.receive(count, **times, value_bytes_max=limit)
+            if target is not None and messages:
+                await _copy(messages[0], target.file)
+                target.is_whole = True
         if output is None or not messages:
             _show(messages, as_json=as_json)
         elif not is_deleting:
@@ -97,21 +99,32 @@ def receive(
     ask(broker, call)
 
 
+@final
+class _Target:
+    """Where the value of a message goes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.is_whole = False
+
+
 @contextmanager
-def _file(path: str) -> Generator[BinaryIO]:
-    """Open a file that is there as a whole when all went well, and else as it was.
+def _target(path: str) -> Generator[_Target]:
+    """Open a file that is there as a whole when that is said, and else as it was.
 
     Raises:
         CommandError: It cannot be written.
     """
     if path == "-":
-        yield sys.stdout.buffer
+        yield _Target(sys.stdout.buffer)
         return
     part = Path(f"{path}.part")
     try:
         with part.open("wb") as file:
-            yield file
-        part.replace(path)
+            target = _Target(file)
+            yield target
+        if target.is_whole:
+            part.replace(path)
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
     finally:
@@ -194,6 +207,10 @@ def release(
     as_json: bool,
 ) -> None:
     """Let others have messages that were received."""
+    try:
+        giving_up(delay, reason)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
     async def call(queue: Queue) -> None:
         await queue.release_batch(handles, delay, reason=reason)

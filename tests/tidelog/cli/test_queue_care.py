@@ -4,8 +4,11 @@ import itertools
 import json
 
 import pytest
+import trio
 
+from client.queue_redrive import RedriveReport
 from tidelog.cli import main
+from wire.redrives import RedriveStatus
 
 Printed = pytest.CaptureFixture[str]
 
@@ -92,6 +95,41 @@ def test_dead_letters_are_shown_with_their_reasons_and_brought_back(
     assert (found["moved"], found["to_move"], found["left"]) == (2, 2, 0)
     run(capsys, "redrive", dead, "--cancel")
     assert "there never was a redrive" in run(capsys, "redrive", queue, "--status")
+
+
+@pytest.mark.parametrize(
+    ("report", "is_cancel", "complaint"),
+    [
+        (RedriveReport(RedriveStatus.COMPLETED, moved=5), False, None),
+        (RedriveReport(None), False, None),
+        (RedriveReport(RedriveStatus.COMPLETED, moved=5, failed=2), False, "2 messages were refu"),
+        (RedriveReport(RedriveStatus.CANCELLED, reason="enough"), False, "was cancelled: enough"),
+        (RedriveReport(RedriveStatus.CANCELLED), True, None),
+        (RedriveReport(RedriveStatus.FAILED, reason="no topic"), True, "failed: no topic"),
+    ],
+)
+def test_who_waits_for_a_redrive_hears_how_it_ended_by_the_exit_status(
+    *,
+    report: RedriveReport,
+    is_cancel: bool,
+    complaint: str | None,
+    queue: str,
+    capsys: Printed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ended(*_: object) -> RedriveReport:
+        await trio.lowlevel.checkpoint()
+        return report
+
+    monkeypatch.setattr("tidelog.cli.queue_care.wait_for_redrive", ended)
+
+    words = ["--cancel"] if is_cancel else []
+    status = main.run(["queue", "redrive", queue, "--wait", *words])
+
+    said = capsys.readouterr()
+    assert status == (complaint is not None)
+    assert "status" in said.out, "the report is there all the same"
+    assert (complaint or "") in said.err
 
 
 @pytest.mark.usefixtures("at_broker")
