@@ -11,15 +11,10 @@ from queue_layer.lanes import lane_order
 from queue_layer.standard_order import StandardOrder
 
 
-def order_for(config: QueueConfig, groups: MakeOrder = GroupOrder) -> MakeOrder:
-    """Return what makes the order of a queue with these settings.
-
-    Args:
-        config: Its settings.
-        groups: What makes the order of a FIFO queue, if that keeps something outside of memory.
-    """
+def order_for(config: QueueConfig) -> MakeOrder:
+    """Return what makes the order of a queue with these settings."""
     if config.is_fifo:
-        return groups
+        return GroupOrder
     if config.lanes:
         return lane_order(config.lanes)
     return FairOrder if config.has_fairness else StandardOrder

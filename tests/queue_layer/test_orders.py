@@ -21,7 +21,3 @@ from queue_layer.standard_order import StandardOrder
 )
 def test_the_order_follows_from_the_settings(config: QueueConfig, order: type) -> None:
     assert isinstance(order_for(config)(0), order)
-
-
-def test_the_order_of_groups_may_be_made_by_somebody_else() -> None:
-    assert isinstance(order_for(QueueConfig(is_fifo=True), StandardOrder)(0), StandardOrder)

@@ -125,8 +125,8 @@ def _no_moves(_: PendingMoves) -> list[Any]:
     return []
 
 
-def _order_of_any(config: QueueConfig, groups: MakeOrder = GroupOrder) -> MakeOrder:
-    return StandardOrder if config.is_fifo else _order_for(config, groups)
+def _order_of_any(config: QueueConfig) -> MakeOrder:
+    return StandardOrder if config.is_fifo else _order_for(config)
 
 
 _order_for = orders.order_for
@@ -193,14 +193,14 @@ def _one_more(self: QueueConfig) -> int | None:
 
 def _failed_is_done(self: QueueSettler, order: _Order, error: TidelogError) -> None:
     del self, error
-    _finish(order, None)
+    _finish(order)
 
 
 def _refused_is_done(self: QueueSettler, order: _Order, result: Settled) -> None:
     if result.error is not None:
         _answered(self, order, result)
     else:
-        _finish(order, None)
+        _finish(order)
 
 
 _answered = QueueSettler._answered
