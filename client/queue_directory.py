@@ -54,6 +54,8 @@ class QueueDirectory:
             del self._known[description.name]
 
     async def _ask_again(self, known: QueueDescription) -> None:
+        if known.name in self._asking:
+            return  # Somebody has doubted it before this task began.
         try:
             await self._ask(known.name)
         except TidelogError:

@@ -67,3 +67,22 @@ async def test_settings_that_were_changed_are_known_after_a_while(
         asked = len(cluster.fronts[1].asked)
         await trio.sleep(1000)
         assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "nobody needs it"
+
+
+async def test_a_queue_that_is_doubted_while_it_is_about_to_be_asked_for_is_asked_for_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
+        await client.admin.create_queue("work", topic="orders")
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        found = await shared.directory.find("work")
+        await trio.sleep(31)
+        before = len(cluster.fronts[1].asked)
+
+        await shared.directory.find("work")
+        shared.directory.doubt(found)
+        assert await shared.directory.find("work") is not found
+
+        await trio.sleep(1)
+        asked = cluster.fronts[1].asked[before:]
+        assert asked.count(api.DESCRIBE_QUEUES) == 1  # type: ignore[arg-type]
