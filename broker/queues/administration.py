@@ -5,7 +5,10 @@ from contextlib import suppress
 from operator import gt
 from typing import final
 
+import trio
+
 from broker.handlers.offsets import OffsetsHandler
+from broker.queues.commit import DECISION_TIMEOUT_S, deciding_until
 from broker.queues.sent_windows import SentWindows
 from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
@@ -54,11 +57,14 @@ class QueueAdministration:
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
         """Count messages by state."""
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
         counts: list[QueueCounts] = []
         for number in request.partitions:
             try:
                 was_here = self._server.loaded(request.queue_id, number) is not None
                 served = self._server.find(request.queue_id, number)
+                with deciding_until(deadline):
+                    await served.catch_up()
                 counts.append(await self._count(served))
                 if not was_here:
                     self._server.glanced_at(served)
@@ -69,7 +75,6 @@ class QueueAdministration:
         return CountMessagesReply(counts)
 
     async def _count(self, served: ServedPartition) -> QueueCounts:
-        await served.catch_up()
         core = served.core
         visible, leased, delayed, dead = core.counts()
         low_water_mark = core.low_water_mark
@@ -91,7 +96,6 @@ class QueueAdministration:
         """Do away with every message that is there now."""
 
         async def purge(served: ServedPartition) -> int:
-            await served.catch_up()
             count = served.decide(served.core.purge(now_ms=served.now_ms()))
             self._windows.doubt(*served.key)
             return count
@@ -115,7 +119,8 @@ class QueueAdministration:
         if any(count < 1 for _, count in request.runs) or any(map(gt, [0, *ends], starts)):
             raise InvalidRequestError("runs are of at least one message, and in order")
         served = self._server.find(request.queue_id, request.partition)
-        await served.catch_up()
+        with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
+            await served.catch_up()
         refused = served.decide(served.core.cancel(request.runs, now_ms=served.now_ms()))
         await served.committed()
         return CancelReply(refused)
@@ -124,7 +129,6 @@ class QueueAdministration:
         """Hand out again everything from an offset on."""
 
         async def seek(served: ServedPartition) -> int:
-            await served.catch_up()
             source = served.records.partition()
             start, end = source.log.log_start_offset, source.high_watermark
             if not start <= request.offset <= end:
@@ -151,7 +155,6 @@ class QueueAdministration:
             raise InvalidRequestError("messages_per_s is at least 1, or not given")
 
         async def redrive(served: ServedPartition) -> int:
-            await served.catch_up()
             core, now_ms = served.core, served.now_ms()
             if not request.is_cancelled:
                 return served.decide(core.start_redrive(command, now_ms=now_ms))
@@ -162,11 +165,13 @@ class QueueAdministration:
 
     async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
         """Say how far redrives are."""
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
         redrives: list[RedriveDescription] = []
         for number in request.partitions:
             try:
                 served = self._server.find(request.queue_id, number)
-                await served.wait_loaded()
+                with deciding_until(deadline):
+                    await served.wait_loaded()
                 redrives.append(_described(served))
             except UnknownQueueError:
                 raise
@@ -180,11 +185,17 @@ class QueueAdministration:
         numbers: list[int],
         do: Callable[[ServedPartition], Awaitable[int]],
     ) -> QueueDoneReply:
-        """Do something at partitions, each of which succeeds or fails on its own."""
+        """Do something at partitions, each of which succeeds or fails on its own.
+
+        Where not all messages are known in time, nothing is done: it would be something else.
+        """
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
         results: list[QueuePartitionDone] = []
         for number in numbers:
             try:
                 served = self._server.find(queue_id, number)
+                with deciding_until(deadline):
+                    await served.catch_up()
                 count = await do(served)
                 await served.committed()
                 results.append(QueuePartitionDone(number, count))

@@ -1,14 +1,34 @@
-"""Waiting in a task until a decision is committed."""
+"""Waiting in a task: until something can be decided, and until a decision is committed."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, final
 
 import trio
 
-from wire.errors import BrokerError
+from wire.errors import BrokerError, LeaderNotAvailableError
 from wire.produce import AckLevel
 
 COMMIT_TIMEOUT_S: Final = 30.0
 """How long anybody waits for a decision to be committed."""
+DECISION_TIMEOUT_S: Final = 10.0
+"""How long a request may be old when it is decided: much later nobody wishes for it any more."""
+
+
+@contextmanager
+def deciding_until(deadline: float) -> Generator[None]:
+    """Wait inside for what has to be known, until a time of trio's clock.
+
+    Raises:
+        LeaderNotAvailableError: It was not known in time.
+    """
+    with trio.move_on_at(deadline) as waiting:
+        yield
+    # What a thread reads is waited for in any case.
+    if waiting.cancelled_caught or trio.current_time() >= deadline:
+        raise LeaderNotAvailableError(
+            "the messages were not all known here in time; nothing was done"
+        )
 
 
 @final

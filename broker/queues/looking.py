@@ -4,6 +4,7 @@ from typing import Final, final
 
 import trio
 
+from broker.queues.commit import DECISION_TIMEOUT_S, deciding_until
 from broker.queues.serving import QueueServer
 from broker.replier import Replier
 from wire.env import BytesLike
@@ -48,7 +49,8 @@ class LookHandler:
     async def _look(self, request: LookRequest, replier: Replier) -> None:
         with replier:
             served = self._server.find(request.queue_id, request.partition)
-            await served.catch_up()
+            with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
+                await served.catch_up()
             states = [_STATES[state] for state in request.states]
             runs, next_offset = served.core.look(
                 states, max(request.from_offset, 0), request.max_messages

@@ -4,7 +4,7 @@ from typing import final
 
 import trio
 
-from broker.queues.commit import COMMIT_TIMEOUT_S
+from broker.queues.commit import COMMIT_TIMEOUT_S, DECISION_TIMEOUT_S, deciding_until
 from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
 from broker.replier import Replier
@@ -111,15 +111,14 @@ class SettleHandler:
         replier: Replier,
     ) -> None:
         with replier:
+            deadline = trio.current_time() + DECISION_TIMEOUT_S
             for settlement in request.settlements:
                 served = found[settlement.partition]
-                if isinstance(served, ServedPartition):
-                    try:
-                        await served.wait_loaded()
-                        if not _is_known(served, settlement):
-                            await _learn_up_to(served, _end_of(settlement))
-                    except BrokerError as error:
-                        found[settlement.partition] = error
+                try:
+                    with deciding_until(deadline):
+                        await _learn_for(served, settlement)
+                except BrokerError as error:
+                    found[settlement.partition] = error
             self._settle(request, found, replier)
 
     def _settle(
@@ -161,10 +160,15 @@ def _is_known(served: ServedPartition | BrokerError, settlement: Settlement) -> 
     return core.config.is_fenced or _end_of(settlement) <= max(core.cursor, core.records_from)
 
 
-async def _learn_up_to(served: ServedPartition, end: int) -> None:
-    """Learn of the records below an offset, as far as they are committed."""
-    core, reading = served.core, served.reading
-    await reading.drive(reading.feed(core, lambda: core.records_from >= end))
+async def _learn_for(served: ServedPartition | BrokerError, settlement: Settlement) -> None:
+    """Wait until enough is known to decide about a settlement, as far as it is committed."""
+    if isinstance(served, BrokerError):
+        raise served
+    if not served.is_loaded:
+        await served.wait_loaded()
+    if not _is_known(served, settlement):
+        core, reading, end = served.core, served.reading, _end_of(settlement)
+        await reading.drive(reading.feed(core, lambda: core.records_from >= end))
 
 
 def _end_of(settlement: Settlement) -> int:

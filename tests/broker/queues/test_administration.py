@@ -1,9 +1,11 @@
 """Tests of counting, purging and seeking."""
 
+from typing import Any
+
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce, submit
+from tests.broker.asking import Pending, batch_of, produce, raise_if, submit
 from tests.broker.queues.asking import (
     count,
     create_queue,
@@ -20,10 +22,19 @@ from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from wire import api
 from wire.error_code import ErrorCode
-from wire.errors import InvalidRequestError
-from wire.queues import CancelRequest
+from wire.errors import InvalidRequestError, LeaderNotAvailableError
+from wire.queues import (
+    CancelRequest,
+    CountMessagesRequest,
+    LookRequest,
+    PurgeRequest,
+    RedriveRequest,
+    SeekRequest,
+)
 
 TIMEOUT_S = 30
+QUEUE = b"queue orders...."
+"""The id of the queue that tests create."""
 
 
 async def test_a_purge_does_away_with_everything(mock_clock: MockClock) -> None:
@@ -84,3 +95,45 @@ async def test_a_delayed_message_that_is_cancelled_is_never_delivered(
         assert [each.value for each in await receive(client, queue)] == [b"a", b"c"]
         reply = await submit(client, api.CANCEL, CancelRequest(queue, 0, [(0, 1)])).reply()
         assert reply.refused[0].error.code == ErrorCode.RECEIPT_EXPIRED
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (api.PURGE, PurgeRequest(QUEUE, [0])),
+        (api.SEEK_QUEUE, SeekRequest(QUEUE, 0, 2)),
+        (api.CANCEL, CancelRequest(QUEUE, 0, [(0, 1)])),
+        (api.REDRIVE, RedriveRequest(QUEUE, [0])),
+        (api.COUNT_MESSAGES, CountMessagesRequest(QUEUE, [0])),
+        (api.LOOK, LookRequest(QUEUE, 0, [], 0, 10, 0)),
+    ],
+    ids=["purge", "seek", "cancel", "redrive", "count", "look"],
+)
+async def test_what_cannot_be_begun_in_time_is_not_done_much_later(
+    mock_clock: MockClock, asked: api.AnyApi, message: object
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, delivery_delay_ms="1d")
+        assert queue == QUEUE
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        assert await states(client, queue) == (0, 0, 2, 0)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        world.work.hold_reads()
+        asked_for = submit(client, asked, message)
+        await let_happen()
+        await world.pass_time(10.1)
+        world.work.let_all_read()
+
+        with pytest.raises(LeaderNotAvailableError, match="nothing was done"):
+            await first_result(asked_for)
+        assert await states(client, queue) == (0, 0, 2, 0)
+
+
+async def first_result(pending: Pending[Any]) -> None:
+    """Raise what went wrong with a request, or with the first of its partitions."""
+    reply = await pending.reply()
+    for result in (getattr(reply, "results", None) or getattr(reply, "counts", None) or ())[:1]:
+        raise_if(result.error)

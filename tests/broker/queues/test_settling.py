@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce, submit
+from tests.broker.asking import batch_of, produce, raise_if, submit
 from tests.broker.queues.asking import (
     count,
     create_queue,
@@ -12,11 +12,13 @@ from tests.broker.queues.asking import (
     settle,
     states,
     submit_receive,
+    submit_settle,
     topic_of,
 )
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from wire import api
+from wire.errors import LeaderNotAvailableError
 from wire.queues import LastPurgeRequest, SettleAction
 
 TIMEOUT_S = 30
@@ -92,3 +94,26 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
 
         assert await states(client, queue) == (1, 0, 0, 0)
         assert [message.value for message in await receive(client, queue)] == [b"c"]
+
+
+async def test_what_cannot_be_settled_in_time_is_not_settled_much_later(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="strict")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        messages = await receive(client, queue, visibility_timeout_ms=60_000)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        world.work.hold_reads()
+        pending = submit_settle(client, queue, messages, SettleAction.RELEASE, delay_ms=0)
+        await let_happen()
+        await world.pass_time(10.1)
+        world.work.let_all_read()
+
+        (result,) = (await pending.reply()).results
+        with pytest.raises(LeaderNotAvailableError, match="nothing was done"):
+            raise_if(result.error)
+        assert await states(client, queue) == (0, 1, 0, 0)
