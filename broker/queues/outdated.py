@@ -11,6 +11,7 @@ from broker.queues.reading import RecordReading
 from broker.queues.records import SourceRecords
 from queue_layer.outcome import Outcome
 from queue_layer.queue_partition import QueuePartition
+from wire.queues import MessageState
 
 _EXPIRE_EVERY_MS: Final = 60_000
 _EXPIRED_AT_ONCE: Final = 10_000
@@ -34,8 +35,9 @@ class OutdatedMessages:
         self._reading = reading
         self._offsets = offsets
         self._expire_at_ms = 0
-        self._trimmed = (0, 0)
-        """Where the log began when it was looked at last, and what was here from then on."""
+        self._trimmed = (0, 0, 0)
+        """Where the log began when it was looked at last, what was here from then on, and how many
+        were dead: those that are to be moved are kept, but they may come back."""
 
     def is_expiry_due(self, now_ms: int) -> bool:
         """Return whether it is time to look for what is too old; it is not, for a while then."""
@@ -82,9 +84,12 @@ class OutdatedMessages:
         """
         core, start = self._core, self._records.partition().log.log_start_offset
         mark = core.low_water_mark
-        if start <= mark or self._trimmed == (start, mark):
+        if start <= mark:
             return None
-        self._trimmed = (start, mark)
+        state = (start, mark, core.counts()[MessageState.DEAD])
+        if state == self._trimmed:
+            return None
+        self._trimmed = state
         if core.records_from < start and core.has_moves_below(start):
             # Nobody can read what they said, and some are to be moved: they are there.
             core.records_came(core.records_from, start)

@@ -3,15 +3,19 @@
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
 from broker.queues import outdated
+from queue_layer.config import QueueConfig
 from tests.broker.asking import batch_of, delete_records, produce
 from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
+from tests.queue_layer.driver import TARGET, Driver
+from wire.queues import SettleAction
 
 
 async def test_what_the_log_has_lost_is_not_handed_out(mock_clock: MockClock) -> None:
@@ -90,3 +94,28 @@ async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
 
         assert [each.value for each in await receive(client, queue, 10)] == [b"b-old", b"new"]
         assert (await states(client, queue))[:2] == (1, 2)
+
+
+def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> None:
+    driver = Driver(QueueConfig(dead_letter_target=TARGET, max_receive_count=5), records=4)
+    driver.settle(driver.take(2), SettleAction.REJECT)
+    log = SimpleNamespace(log_start_offset=3)
+    records: Any = SimpleNamespace(partition=lambda: SimpleNamespace(log=log))
+    nothing: Any = None
+    messages = outdated.OutdatedMessages(driver.queue, records, nothing, nothing)
+
+    def trim() -> None:
+        outcome = messages.trim(driver.now_ms)
+        if outcome is not None:
+            driver.do(outcome)
+
+    trim()
+    assert driver.counts() == {"visible": 1, "dead": 2}
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    driver.do(driver.queue.move_failed(batch, 1, "no such topic", now_ms=driver.now_ms))
+    assert driver.counts() == {"visible": 2, "dead": 1}
+
+    trim()
+
+    assert driver.offsets() == [3]
