@@ -117,7 +117,9 @@ class PendingReceive:
             except BrokerError as error:
                 if not self._is_waiting:
                     return  # It was told by whoever is not served any more.
-                self._results.append(PartitionReceived(served.number, error=error.to_wire()))
+                # Of a disk that has failed here: whoever leads next has another one.
+                told = served.journal.partition.passing(error)
+                self._results.append(PartitionReceived(served.number, error=told.to_wire()))
                 continue
             if taken is Nothing.NOT_KNOWN_YET:
                 unknown.append(served)

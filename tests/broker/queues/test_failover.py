@@ -238,6 +238,29 @@ def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
     live(5, main)
 
 
+def test_who_receives_from_a_disk_that_has_failed_is_told_to_ask_another_broker() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        queue_id = await make_queue(brokers, 2)
+        first = brokers.leader(JOURNAL)
+        assert first is not None
+        done = trio.Event()
+
+        async def client(process: Process) -> None:
+            async with connected(process, first) as connection:
+                source = brokers.partition(first)
+                assert source is not None
+                source.log.fail("the disk does not answer any more")
+                with pytest.raises(BrokerError) as told:
+                    await received(submit_receive(connection, queue_id, 1))
+                assert told.value.is_retriable
+            done.set()
+
+        brokers.world.add_node("somebody").start(client)
+        await done.wait()
+
+    live(8, main)
+
+
 def test_a_dead_letter_that_is_there_is_not_sent_again_however_late() -> None:
     """Logs forget producers that are silent for long, but not those that move messages."""
 
