@@ -70,7 +70,8 @@ class WorkerConfig:
     once. After all others it is released, and handed out again as the queue's backoff says."""
 
     on_error: Callable[[Message, Exception], object] | None = None
-    """Told of each exception of the handler, before the message is released or rejected."""
+    """Told of each exception of the handler, before the message is released or rejected; may be
+    async, and may settle the message. What it raises itself goes to the log."""
 
     value_bytes_max: int = VALUE_BYTES_MAX
     """Large messages up to this length are joined when their handler begins, so memory is needed
@@ -105,15 +106,20 @@ def _are_exceptions(classes: object) -> bool:
     )
 
 
-class WorkerSettings(TypedDict, total=False):
-    """The fields of `WorkerConfig`, as keywords."""
+class PlainWorkerSettings(TypedDict, total=False):
+    """The fields of `WorkerConfig` that are values, as keywords."""
 
     concurrency: int
     visibility_timeout: float | None
     wait: float
     reject_on: tuple[type[Exception], ...]
-    on_error: Callable[[Message, Exception], object] | None
     value_bytes_max: int
+
+
+class WorkerSettings(PlainWorkerSettings, total=False):
+    """The fields of `WorkerConfig`, as keywords."""
+
+    on_error: Callable[[Message, Exception], object] | None
 
 
 @final
@@ -317,7 +323,8 @@ class QueueWorker:
                 return self._misuse()
             await work
         except Exception as error:  # noqa: BLE001  (whatever the application raises)
-            return self._verdict_on(message, error)
+            await self._tell(message, error)
+            return self._verdict_on(error)
         return DELETE
 
     async def _joined(self, message: Message) -> Message | None:
@@ -348,9 +355,18 @@ class QueueWorker:
         self.stop()
         return _RELEASE_AT_ONCE
 
-    def _verdict_on(self, message: Message, error: Exception) -> Verdict:
-        if self._config.on_error is not None:
-            self._config.on_error(message, error)
+    async def _tell(self, message: Message, error: Exception) -> None:
+        if self._config.on_error is None:
+            return
+        try:
+            told = self._config.on_error(message, error)
+            if isinstance(told, Awaitable):
+                await told
+        except Exception as failure:  # noqa: BLE001  (whatever the application raises)
+            reason = reason_of(failure)
+            self._cluster.env.probe("client.on_error_failed", severity="error", error=reason)
+
+    def _verdict_on(self, error: Exception) -> Verdict:
         if isinstance(error, (MessageBodyLostError, *self._config.reject_on)):
             self.statistics.rejected_count += 1
             return Verdict(SettleAction.REJECT, reason=reason_of(error))

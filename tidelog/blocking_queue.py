@@ -1,8 +1,11 @@
 """Queues for programs without trio: `tidelog.blocking` gives them out."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Unpack, final
+from typing import Unpack, cast, final
+
+import trio
 
 from client import client as trio_client
 from client.large_sending import Source
@@ -13,8 +16,8 @@ from client.queue_message import VALUE_BYTES_MAX, Origin
 from client.queue_message import Message as TrioMessage
 from client.queue_redrive import RedriveReport
 from client.queue_sending import MessageFields, OutgoingMessage
+from client.queue_worker import PlainWorkerSettings, WorkerConfig, WorkerStatistics
 from client.queue_worker import QueueWorker as TrioQueueWorker
-from client.queue_worker import WorkerSettings, WorkerStatistics
 from client.receipt import Receipt
 from tidelog.trio_thread import TrioThread
 from wire.queues import MessageState, QueueCounts
@@ -138,6 +141,15 @@ class Message:
         return self._message
 
 
+OnError = Callable[[Message, Exception], object]
+
+
+class WorkerSettings(PlainWorkerSettings, total=False):
+    """The fields of `tidelog.WorkerConfig`, as keywords."""
+
+    on_error: OnError | None
+
+
 Received = Message | str
 """A message, or the receipt handle of one."""
 
@@ -218,16 +230,26 @@ class Queue:
     ) -> "QueueWorker":
         """Return a worker, whose `run` hands messages to `handler`.
 
-        The handler runs in threads, as many as `concurrency` says, up to 40.
+        Handler and `on_error` run in threads of their own, as many as `concurrency` says.
 
         Raises:
             ConfigError: A setting is not legal.
         """
+        on_error = settings.pop("on_error", None)
+        # Who reads files for handlers, or connects, must not wait for handlers to end.
+        config = WorkerConfig(**cast("PlainWorkerSettings", settings))
+        limiter = trio.CapacityLimiter(config.concurrency)
 
         async def handle(message: TrioMessage) -> None:
-            await run_in_thread(partial(handler, Message(self._thread, message)))
+            await run_in_thread(partial(handler, Message(self._thread, message)), limiter)
 
-        return QueueWorker(self._thread, self._queue.worker(handle, **settings))
+        async def tell(message: TrioMessage, error: Exception) -> None:
+            assert on_error is not None
+            await run_in_thread(partial(on_error, Message(self._thread, message), error), limiter)
+
+        if on_error is not None:
+            config = replace(config, on_error=tell)
+        return QueueWorker(self._thread, self._queue.worker(handle, config))
 
     def work(
         self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
@@ -321,8 +343,8 @@ class QueueWorker:
     def run(self) -> None:
         """Work until stopped.
 
-        When this is interrupted, handlers that run are not: their messages are given back when
-        they return.
+        When this is interrupted, handlers that run are not: their messages are settled when they
+        return, for which the client waits when it is closed; the others are given back then.
 
         Raises:
             UnknownQueueError: There is no such queue, any more.

@@ -42,6 +42,8 @@ class TrioThread(Generic[Resource]):
         self._opening = resource
         self._opened: Future[_Opened[Resource]] = Future()
         self._failure: BaseException | None = None
+        self._calls: dict[trio.CancelScope, trio.Event] = {}
+        """Under way, and what says that they have ended; belongs to the thread."""
         # A program that forgets to close must still be able to end.
         self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
         self._thread.start()
@@ -65,8 +67,13 @@ class TrioThread(Generic[Resource]):
         scope = trio.CancelScope()
 
         async def cancellable() -> Result:
-            with scope:
-                return await work()
+            ended = self._calls[scope] = trio.Event()
+            try:
+                with scope:
+                    return await work()
+            finally:
+                del self._calls[scope]
+                ended.set()
             raise trio.ClosedResourceError("the call was interrupted")
 
         try:
@@ -104,7 +111,10 @@ class TrioThread(Generic[Resource]):
         self.call_soon(partial(self._nursery.start_soon, work))
 
     def close(self) -> None:
-        """Close the resource and wait for the thread to end. Closing twice is allowed."""
+        """Close the resource and wait for the thread to end. Closing twice is allowed.
+
+        Calls that were interrupted end before.
+        """
         self.call_soon(self._stop.set)
         self._thread.join()
 
@@ -122,4 +132,7 @@ class TrioThread(Generic[Resource]):
         async with self._opening as resource, trio.open_nursery() as nursery:
             self._opened.set_result(_Opened(resource, token, stop, nursery))
             await stop.wait()
+            # Calls that were interrupted may have something to give back.
+            while ending := [end for scope, end in self._calls.items() if scope.cancel_called]:
+                await ending[0].wait()
             nursery.cancel_scope.cancel()

@@ -34,15 +34,19 @@ class RealClock:
         return time.time_ns() // 1_000_000
 
 
-async def run_in_thread(work: Callable[[], Result]) -> Result:
+async def run_in_thread(
+    work: Callable[[], Result], limiter: trio.CapacityLimiter | None = None
+) -> Result:
     """Run `work` in a thread; see `wire.env.Offload`.
+
+    There are as many at a time as `limiter` says, by default that of trio.
 
     As `trio.to_thread.run_sync` does it, which also names the thread, carries context variables
     over, and lets the loop turn once more before it begins. A sync of a fast disk takes less time
     than all that.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
-    limiter = trio.to_thread.current_default_thread_limiter()
+    limiter = limiter or trio.to_thread.current_default_thread_limiter()
     borrower = object()
     try:
         limiter.acquire_on_behalf_of_nowait(borrower)

@@ -149,3 +149,58 @@ def fail_to_read(
 
     patch.setattr("client.large_reading.LargeReader.join", fail)
     return times
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_error_of_whoever_is_told_of_errors_ends_no_worker(
+    autojump_clock: MockClock, *, is_async: bool
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 4)
+        told: list[Exception] = []
+
+        def tell(message: Message, error: Exception) -> None:
+            told.append(error)
+            raise RuntimeError(message.value)
+
+        async def tell_later(message: Message, error: Exception) -> None:
+            await trio.sleep(1)
+            tell(message, error)
+
+        async def handle(message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.value == b"2" and message.receive_count == 1:
+                raise ValueError
+
+        worker = queue.worker(handle, on_error=tell_later if is_async else tell)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: worker.statistics.done_count == 4, 100)
+            worker.stop()
+
+        assert [type(error) for error in told] == [ValueError]
+        assert worker.statistics.failed_count == 1
+        assert await left(queue) == (0, 0)
+
+
+async def test_what_is_settled_by_whoever_is_told_of_an_error_is_left_as_it_is(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, retry_backoff="1s") as (_, queue):
+        await fill(queue, 2)
+
+        async def tell(message: Message, error: Exception) -> None:
+            await message.reject(f"seen: {error!r}")
+
+        async def handle(message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            raise ValueError(message.value)
+
+        worker = queue.worker(handle, on_error=tell)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: worker.statistics.failed_count == 2, 100)
+            worker.stop()
+
+        reasons = [each.reason for each in await queue.dead_letters()]
+        assert reasons == ["seen: ValueError(b'0')", "seen: ValueError(b'1')"]

@@ -1,11 +1,14 @@
 """Queues for programs without trio, against a real broker over real sockets."""
 
 import io
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+import trio
 
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
@@ -98,6 +101,76 @@ def test_a_worker_calls_a_function_in_threads_until_it_is_stopped(queue: Queue) 
     assert threading.get_ident() not in threads
     assert worker.statistics.done_count == 30
     assert sum(each.visible + each.leased for each in queue.counts()) == 0
+
+
+def test_what_is_told_of_errors_may_call_the_client(queue: Queue) -> None:
+    queue.send(b"0")
+    threads: set[int] = set()
+
+    def handle(message: Message) -> None:
+        threads.add(threading.get_ident())
+        raise ValueError(message.value)
+
+    def told(message: Message, error: Exception) -> None:
+        threads.add(threading.get_ident())
+        queue.send(b"told of it", key=message.value)
+        message.reject(f"seen: {error}")
+        worker.stop()
+
+    worker = queue.worker(handle, concurrency=1, wait=1, on_error=told)
+    worker.run()
+
+    assert [each.reason for each in queue.dead_letters()] == ["seen: b'0'"]
+    assert sum(each.visible + each.leased for each in queue.counts()) == 1
+    clients = cast("threading.Thread", vars(vars(queue)["_thread"])["_thread"])
+    assert clients.ident not in threads
+
+
+def test_handlers_leave_the_client_threads_to_read_files_with(
+    client: blocking.Client, queue: Queue
+) -> None:
+    queue.send(b"file")
+    client.admin.create_queue("files")
+
+    def limit() -> None:
+        trio.to_thread.current_default_thread_limiter().total_tokens = 1
+
+    vars(client)["_thread"].call_sync(limit)
+
+    def handle(message: Message) -> None:
+        client.queue("files").send(io.BytesIO(message.value or b""))
+        worker.stop()
+
+    worker = queue.worker(handle, concurrency=5, wait=1)
+    worker.run()
+
+    assert [message.value for message in client.queue("files").receive(wait=5)] == [b"file"]
+
+
+def test_handlers_that_run_when_a_worker_is_interrupted_have_their_messages_settled(
+    tmp_path: Path,
+) -> None:
+    main_thread_id = threading.get_ident()
+    interrupted = threading.Event()
+    with broker_in_a_thread(tmp_path) as address:
+        with blocking.connect(address) as client:
+            client.admin.create_queue("work")
+            queue = client.queue("work")
+            queue.send_batch([b"0", b"1", b"2"])
+
+            def handle(message: Message) -> None:
+                signal.pthread_kill(main_thread_id, signal.SIGINT)
+                assert interrupted.wait(30)
+                if message.value == b"1":
+                    raise ValueError
+
+            with pytest.raises(KeyboardInterrupt):
+                queue.work(handle, concurrency=1)
+            interrupted.set()
+
+        with blocking.connect(address) as client:
+            (counts,) = client.queue("work").counts()
+            assert (counts.visible, counts.leased) == (2, 0)
 
 
 def test_a_worker_of_a_queue_that_is_not_there_says_so(client: blocking.Client) -> None:

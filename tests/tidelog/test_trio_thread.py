@@ -1,10 +1,13 @@
 """A resource that lives in a thread where trio runs."""
 
+import signal
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
 from tidelog.trio_thread import TrioThread
 
@@ -80,6 +83,28 @@ def test_tasks_in_the_background_end_with_the_thread() -> None:
     thread.close()
 
     assert log == ["begun", "ended"]
+
+
+def test_the_resource_is_open_until_an_interrupted_call_has_ended() -> None:
+    log: list[str] = []
+    thread = TrioThread(resource(log))
+    main_thread_id = threading.get_ident()
+
+    async def work() -> None:
+        try:
+            signal.pthread_kill(main_thread_id, signal.SIGINT)
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await vars(thread)["_stop"].wait()
+                await trio.testing.wait_all_tasks_blocked()
+                log.append("given back")
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.call(work)
+    thread.close()
+
+    assert log == ["opened", "given back", "closed"]
 
 
 def test_a_closed_thread_refuses_calls() -> None:
