@@ -214,7 +214,7 @@ class PartitionQueue:
 
     def refuse(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """Take note that an attempt to send a batch failed."""
-        if isinstance(error, DuplicateSequenceError):
+        if isinstance(error, DuplicateSequenceError) and batch.is_ambiguous:
             self.acknowledge(batch, None, None)
             return
         del self.sent[batch.order]

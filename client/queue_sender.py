@@ -100,6 +100,13 @@ class _Lane:
     identity: InitProducerReply | None = None
     next_sequence: int = 0
 
+    def is_forgotten(self, error: TidelogError) -> bool:
+        """Return whether it says that nothing is known any more of what went this way."""
+        is_unknown = (
+            isinstance(error, OutOfOrderSequenceError) and error.detail("expected_sequence") == 0
+        )
+        return is_unknown and self.next_sequence > 0
+
 
 @final
 @dataclass(eq=False, slots=True)
@@ -203,6 +210,9 @@ class QueueSender:
             except TidelogError as error:
                 failure_count += 1
                 is_ambiguous = request is not None and request.is_ambiguous
+                if lane.is_forgotten(error) and not is_ambiguous:
+                    lane.identity = request = None
+                    continue
                 delay = self._delay(error, failure_count)
                 is_late = trio.current_time() + (delay or 0) >= messages[0].gives_up_at
                 if delay is None or is_late:

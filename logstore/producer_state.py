@@ -12,6 +12,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
+from wire.produce import BROKER_PRODUCER_IDS_FROM
 from wire.record_batch import BatchHeader
 
 WINDOW_BATCHES = 5
@@ -47,10 +48,12 @@ class ProducerPosition(NamedTuple):
 
 @final
 class _Producer:
-    __slots__ = ("epoch", "last_append_ms", "window")
+    __slots__ = ("epoch", "first_sequence", "last_append_ms", "window")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        self.first_sequence = 0
+        """What comes next if the window is empty; after a start the beginning of its next epoch."""
         self.last_append_ms = 0
         self.window: deque[AppendedBatch] = deque(maxlen=WINDOW_BATCHES)
 
@@ -79,8 +82,9 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> int | None:
         """Return the offset at which this very batch was appended before, `None` when it is new.
 
-        A producer that is not known (any more) may start anywhere (KIP-360): its state expired,
-        or the records that told of it were truncated.
+        A producer that is not known (any more) starts at 0. It may have several batches under way:
+        if one was refused and a later one taken instead, the first would look like a duplicate when
+        it is sent again, and be acknowledged. Brokers have one under way, and start anywhere.
 
         Raises:
             FencedProducerError: The batch carries an older epoch.
@@ -89,12 +93,19 @@ class ProducerStates:
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            return None
+            if header.base_sequence == 0 or header.producer_id >= BROKER_PRODUCER_IDS_FROM:
+                return None
+            raise OutOfOrderSequenceError(
+                f"nothing is known (any more) of producer {header.producer_id}, which sent sequence"
+                f" {header.base_sequence}; it must start again at 0, under its next epoch",
+                expected_sequence=0,
+            )
         if header.producer_epoch != producer.epoch:
             return self._check_new_epoch(header, producer.epoch)
-        if not producer.window:
+        window = producer.window
+        if not window and header.producer_id >= BROKER_PRODUCER_IDS_FROM:
             return None
-        expected = producer.window[-1].next_sequence
+        expected = window[-1].next_sequence if window else producer.first_sequence
         if header.base_sequence == expected:
             return None
         if header.base_sequence > expected:
@@ -155,12 +166,12 @@ class ProducerStates:
         """Forget batches at or above the new end of the log.
 
         A producer has at most a window of batches under way, so what it may still retry lies in
-        the window even when all of it is truncated; then its next batch may start anywhere.
+        the window even when all of it is truncated; then it has to start with the first of them.
         """
         for producer in self._producers.values():
             window = producer.window
             while window and window[-1].base_offset >= log_end_offset:
-                window.pop()
+                producer.first_sequence = window.pop().base_sequence
 
     def position(self, producer_id: int) -> ProducerPosition | None:
         """Return how far a producer is, `None` if nothing is known of it."""

@@ -4,11 +4,16 @@ Pure: declarations.
 """
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
 from wire.errors import ErrorDetail
 from wire.fields import ByteCount, Milliseconds, ProducerEpoch, ProducerId
+
+BROKER_PRODUCER_IDS_FROM: Final = 1 << 62
+"""Producer ids from here on are those of brokers, which have one batch under way at a time.
+Those that are given to clients are counted from 1, and never get here."""
 
 
 class Acks(IntEnum):

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from queue_layer.pending_moves import DeadLetters
 from wire.errors import WireFormatError
 from wire.large_messages import ChunkMap, chunks_of
+from wire.produce import BROKER_PRODUCER_IDS_FROM
 from wire.queues import (
     DEDUPLICATION_ID_HEADER,
     DELIVER_AT_HEADER,
@@ -28,8 +29,6 @@ from wire.record_batch import BatchHeader, Columns, Headers, decode_columns, enc
 
 _MOVED_BYTES_MAX: Final = 256 << 10
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
-_PRODUCER_IDS_FROM: Final = 1 << 62
-"""Those that are given to clients are counted from 1, and never get here."""
 _OF_ORIGIN: Final = frozenset(
     {
         ORIGIN_QUEUE_HEADER,
@@ -75,12 +74,12 @@ class Origin(NamedTuple):
 def producer_id_of(queue_id: bytes, partition: int) -> int:
     """Return the identity under which one partition of a queue moves messages, always the same."""
     drawn = blake2b(queue_id + partition.to_bytes(4, "little"), digest_size=8).digest()
-    return _PRODUCER_IDS_FROM | int.from_bytes(drawn, "little") >> 2
+    return BROKER_PRODUCER_IDS_FROM | int.from_bytes(drawn, "little") >> 2
 
 
 def may_be_mover(producer_id: int) -> bool:
     """Return whether it may be an identity under which messages of queues are moved."""
-    return producer_id >= _PRODUCER_IDS_FROM
+    return producer_id >= BROKER_PRODUCER_IDS_FROM
 
 
 def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iterator[Record]:

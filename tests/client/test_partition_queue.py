@@ -91,16 +91,31 @@ def test_after_a_lost_connection_batches_are_sent_again_in_order_with_the_same_b
     assert settled == []
 
 
-def test_a_duplicate_is_a_success_at_an_unknown_offset() -> None:
+def test_a_duplicate_of_what_may_be_there_is_a_success_at_an_unknown_offset() -> None:
     settled: list[ProducerBatch] = []
     queue = queue_of(settled)
     fill(queue, 0)
     batch = start(adopted(queue))
+    queue.refuse(batch, ConnectionLostError("gone"), 0.0)
+    assert start(queue, now=10.0) is batch
 
-    queue.refuse(batch, DuplicateSequenceError("long ago"), 0.0)
+    queue.refuse(batch, DuplicateSequenceError("long ago"), 10.0)
 
     assert settled == [batch]
     assert (batch.failure, batch.base_offset) == (None, None)
+
+
+def test_a_duplicate_of_what_was_never_there_is_no_success() -> None:
+    """A broker that took a later batch in its place would say so."""
+    queue = queue_of()
+    fill(queue, 0)
+    batch = start(adopted(queue))
+    queue.refuse(batch, NotEnoughReplicasError("later"), 0.0)
+    assert start(queue, now=10.0) is batch
+
+    queue.refuse(batch, DuplicateSequenceError("long ago"), 10.0)
+
+    assert isinstance(batch.failure, DuplicateSequenceError)
 
 
 def test_a_refused_last_batch_leaves_its_sequence_to_the_next() -> None:

@@ -5,6 +5,7 @@
 
 from random import Random
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
@@ -139,6 +140,21 @@ async def test_what_is_too_large_fails_alone(autojump_clock: MockClock) -> None:
         with pytest.raises(RecordTooLargeError):
             await queue.send(b"", group=b"g" * (17 << 20))
         assert await queue.send_batch([]) == []
+
+
+async def test_a_sender_that_its_partition_has_forgotten_begins_anew(
+    autojump_clock: MockClock,
+) -> None:
+    """As it does when nothing was sent for a day."""
+    async with work_queue(autojump_clock, fifo=True) as (_, queue):
+        await queue.send(b"one", group=b"g")
+        (lane,) = queue._shared.sender("work")._lanes.values()
+        assert lane.identity is not None
+        lane.identity = msgspec.structs.replace(lane.identity, producer_id=1 << 40)
+
+        await queue.send_batch(numbered(2))
+
+        assert values(await all_of(queue)) == [b"one", b"0", b"1"]
 
 
 async def test_what_a_queue_does_not_take_is_one_clear_line(autojump_clock: MockClock) -> None:

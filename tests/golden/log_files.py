@@ -19,7 +19,7 @@ from logstore.recovery import open_log
 from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.golden.dump import dump_fields, lines, text
 from tests.simulation.faulty_disk import FaultyDisk
-from wire.record_batch import Columns, check_produced, encode_batch
+from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
 
 DIRECTORY = "log"
 OWNER = SegmentHeader(bytes(range(0xA0, 0xB0)), 3, 1000)
@@ -139,8 +139,12 @@ def _append(log: PartitionLog, number: int) -> None:
         producer_epoch=3,
         base_sequence=100 + number,
     )
-    header = check_produced(memoryview(batch))
-    log.append(memoryview(batch), header, leader_epoch=7, now_ms=NOW_MS)
+    # Of a producer that was known to its leader, and is not known here.
+    stamp_leader(memoryview(batch), base_offset=log.log_end_offset, leader_epoch=7)
+    stamp_replica(memoryview(batch), durable_position=0)
+    header = parse_header(batch)
+    assert header is not None
+    log.append_replicated([header], memoryview(batch), now_ms=NOW_MS)
 
 
 def _flush(log: PartitionLog) -> None:

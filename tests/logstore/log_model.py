@@ -34,6 +34,15 @@ class ModelProducer:
 
     epoch: int
     batches: list[ModelBatch] = field(default_factory=list[ModelBatch])
+    first_sequence: int = 0
+    """What has to come next if there are none."""
+
+    def without(self, left: list[ModelBatch]) -> "ModelProducer":
+        """Return what is known when only some batches are left in the log."""
+        recent = self.batches[-WINDOW:]
+        kept = [batch for batch in recent if batch in left]
+        gone = [batch.producer.sequence for batch in recent if batch not in left]
+        return ModelProducer(self.epoch, kept, min(gone, default=self.first_sequence))
 
 
 @dataclass(slots=True)
@@ -73,7 +82,7 @@ class ModelLog:
     def producers(self) -> dict[int, ModelProducer]:
         """Return what is known of each producer, from all batches since the last truncation."""
         producers = {
-            producer_id: ModelProducer(known.epoch, list(known.batches))
+            producer_id: ModelProducer(known.epoch, list(known.batches), known.first_sequence)
             for producer_id, known in self.forgotten.items()
         }
         for batch in self.batches[self.forgotten_count :]:
@@ -87,25 +96,33 @@ class ModelLog:
     def verdict(self, producer: Producer, count: int) -> ModelBatch | type[Exception] | None:
         """Return the batch that this one repeats, the error it deserves, or `None`."""
         known = self.producers().get(producer.producer_id)
-        if producer.producer_id == 0 or known is None:
+        if producer.producer_id == 0:
             return None
+        if known is None:
+            return None if producer.sequence == 0 else OutOfOrderSequenceError
         if producer.epoch < known.epoch:
             return FencedProducerError
         if producer.epoch > known.epoch:
             return None if producer.sequence == 0 else OutOfOrderSequenceError
-        return self._verdict_on_sequence(known.batches, producer.sequence, count)
+        return self._verdict_on_sequence(known, producer.sequence, count)
 
     @staticmethod
     def _verdict_on_sequence(
-        batches: list[ModelBatch], sequence: int, count: int
+        known: ModelProducer, sequence: int, count: int
     ) -> ModelBatch | type[Exception] | None:
-        expected = batches[-1].next_sequence if batches else sequence
+        batches = known.batches
+        expected = batches[-1].next_sequence if batches else known.first_sequence
         if sequence >= expected:
             return None if sequence == expected else OutOfOrderSequenceError
         for batch in batches[-WINDOW:]:
             if (batch.producer.sequence, len(batch.values)) == (sequence, count):
                 return batch
         return DuplicateSequenceError
+
+    def restart(self) -> None:
+        """Forget what only the process knew."""
+        for known in self.forgotten.values():
+            known.first_sequence = 0
 
     def lose_end(self, end: int) -> None:
         """Go back to an earlier end, as a power cut does."""
@@ -116,10 +133,7 @@ class ModelLog:
         """Remove what reaches to or above `offset`; forget of producers what is not recent."""
         left = [batch for batch in self.batches if batch.end_offset <= offset]
         self.forgotten = {
-            producer_id: ModelProducer(
-                known.epoch, [batch for batch in known.batches[-WINDOW:] if batch in left]
-            )
-            for producer_id, known in self.producers().items()
+            producer_id: known.without(left) for producer_id, known in self.producers().items()
         }
         self.batches = left
         self.forgotten_count = len(left)

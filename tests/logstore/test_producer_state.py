@@ -9,6 +9,7 @@ from logstore.producer_state import WINDOW_BATCHES, ProducerSnapshot, ProducerSt
 from tests.logstore.log_model import ModelBatch, ModelLog, ModelProducer
 from tests.logstore.logs import Producer, header_of
 from wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
+from wire.produce import BROKER_PRODUCER_IDS_FROM
 from wire.record_batch import BatchHeader
 
 NOW_MS = 1_000_000
@@ -27,12 +28,21 @@ def after(*sequences: int, epoch: int = 0) -> ProducerStates:
     return states
 
 
-def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
-    """Its state may have expired. KIP-360."""
+def test_a_producer_that_is_not_known_begins_at_0() -> None:
+    """Else a batch that overtakes the first one makes that one look like a duplicate. KIP-360."""
     states = ProducerStates()
 
     assert states.check(sent(0)) is None
-    assert states.check(sent(1234)) is None
+    with pytest.raises(OutOfOrderSequenceError, match="nothing is known") as caught:
+        states.check(sent(1))
+    assert caught.value.expected_sequence == 0
+
+
+def test_a_broker_may_begin_anywhere() -> None:
+    """It asks what is there before it sends, and has one batch under way."""
+    states = ProducerStates()
+
+    assert states.check(sent(1234, producer_id=BROKER_PRODUCER_IDS_FROM)) is None
 
 
 def test_the_next_sequence_is_new() -> None:
@@ -117,12 +127,14 @@ def test_what_was_truncated_can_be_sent_again() -> None:
         states.check(sent(4))
 
 
-def test_a_producer_of_whom_all_was_truncated_may_begin_anywhere_in_its_epoch() -> None:
-    states = after(*range(5), epoch=4)
+def test_a_producer_of_whom_all_was_truncated_begins_with_the_first_batch_of_that() -> None:
+    states = after(*range(10), epoch=4)
 
     states.truncate(0)
 
-    assert states.check(sent(3, epoch=4)) is None
+    assert states.check(sent(5, epoch=4)) is None
+    with pytest.raises(OutOfOrderSequenceError, match="the next one here is 5"):
+        states.check(sent(6, epoch=4))
     assert states.check(sent(0, epoch=5)) is None
     with pytest.raises(FencedProducerError):
         states.check(sent(0, epoch=3))

@@ -218,7 +218,7 @@ async def test_a_repeated_request_is_the_same_send_however_late(mock_clock: Mock
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
         await send(client, queue, (b"a", "1"))
-        batch = outgoing(queue, (b"a", "1"), (b"b", "2"), (b"c", None), producer_id=9, sequence=5)
+        batch = outgoing(queue, (b"a", "1"), (b"b", "2"), (b"c", None), producer_id=9, sequence=0)
         first = await submit_send(client, queue, batch).reply()
         assert (first.offsets, first.duplicates) == ([0, 1, 2], [0])
         await world.pass_time(2 * WINDOW_S)
@@ -232,7 +232,7 @@ async def test_a_repeated_request_is_the_same_send_however_late(mock_clock: Mock
     async with world.broker() as broker, world.client() as client:
         again = await submit_send(client, queue, batch).reply()
         assert (again.offsets, again.duplicates) == ([None, 1, 2], [0])
-        after = outgoing(queue, (b"d", None), producer_id=9, sequence=7)
+        after = outgoing(queue, (b"d", None), producer_id=9, sequence=2)
         assert (await submit_send(client, queue, after).reply()).offsets == [3]
         assert len(await fetch_all(client, topic_of(broker))) == 4
 
