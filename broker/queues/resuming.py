@@ -70,8 +70,9 @@ class Resumer:
         """Look at nothing yet; `run` must run in a task."""
         self._queues = queues
         self._due: dict[Partition, None] = {}
-        self._later: dict[Partition, None] = {}
-        """Those that could not be looked at."""
+        self._later: dict[Partition, float] = {}
+        """Those that could not be looked at, and when they are due; seconds of trio's clock,
+        ascending."""
         self._has_changed = trio.Event()
 
     @property
@@ -87,18 +88,19 @@ class Resumer:
 
     def look_later(self, partition: Partition) -> None:
         """See in a while whether there is something to do: something has failed."""
-        self._later[partition] = None
+        self._later.setdefault(partition, trio.current_time() + _RETRY_S)
         self._has_changed.set()
 
     async def run(self) -> None:
         """Look at what is due, until cancelled."""
         while True:
-            with trio.move_on_after(_RETRY_S if self._later else float("inf")) as waiting:
+            with trio.move_on_at(next(iter(self._later.values()), float("inf"))):
                 await self._has_changed.wait()
             self._has_changed = trio.Event()
-            if waiting.cancelled_caught:
-                self._due |= self._later
-                self._later = {}
+            now = trio.current_time()
+            for partition in [each for each, due_at in self._later.items() if due_at <= now]:
+                del self._later[partition]
+                self._due[partition] = None
             async with trio.open_nursery() as nursery:
                 for _ in range(min(_AT_ONCE, len(self._due))):
                     nursery.start_soon(self._work)
@@ -111,7 +113,7 @@ class Resumer:
                 try:
                     await self._look(partition)
                 except (BrokerError, WireFormatError) as error:
-                    self._later[partition] = None
+                    self.look_later(partition)
                     self._queues.env.probe(
                         "queue_not_resumed",
                         severity="warning",

@@ -191,13 +191,18 @@ class QueueServer:
 
     def forget(self, served: ServedPartition) -> None:
         """Have it no more."""
-        if self._served.get(served.key) is served:
-            del self._served[served.key]
-        self._used_at.pop(served, None)
-        self._deadlines.discard(served)
-        if served.journal.is_led:
+        if self._remove(served) and served.journal.is_led:
             # Something has failed: what it had to do goes on when it is loaded again.
             self.resumer.look_later(served.journal.partition)
+
+    def _remove(self, served: ServedPartition) -> bool:
+        """Return whether it was there."""
+        self._used_at.pop(served, None)
+        self._deadlines.discard(served)
+        if self._served.get(served.key) is not served:
+            return False
+        del self._served[served.key]
+        return True
 
     def _heard(self, delta: Delta) -> None:
         for topic_id in delta.altered_topics:
@@ -255,7 +260,7 @@ class QueueServer:
                 return
             idle_at = self._used_at.get(served, now) + _IDLE_S
             if idle_at <= now:
-                self.forget(served)
+                self._remove(served)  # Before: nothing has failed, and nothing is to be resumed.
                 served.unload()
                 return
             deadline = idle_at

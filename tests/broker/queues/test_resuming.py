@@ -53,6 +53,19 @@ async def reject_all(client: RpcConnection, queue_id: bytes) -> None:
     await let_happen()
 
 
+async def reject_while_the_journal_is_full(
+    world: World, client: RpcConnection, queue_id: bytes
+) -> None:
+    messages = await receive(client, queue_id)
+    world.work.hold_syncs()
+    pending = submit_settle(client, queue_id, messages, SettleAction.REJECT)
+    await let_happen()
+    (path,) = {path for path, _ in world.segments() if path.startswith("topics/queue@orders")}
+    world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+    world.work.let_all_sync()
+    await pending.reply()
+
+
 async def test_dead_letters_that_were_on_their_way_go_on_though_nobody_asks(
     mock_clock: MockClock,
 ) -> None:
@@ -158,16 +171,50 @@ async def test_a_queue_whose_journal_had_no_room_goes_on_when_there_is_some(
         await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker, dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a"))
-        messages = await receive(client, queue)
-        world.work.hold_syncs()
-        pending = submit_settle(client, queue, messages, SettleAction.REJECT)
-        await let_happen()
-        (path,) = {path for path, _ in world.segments() if path.startswith("topics/queue@orders")}
-        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
-        world.work.let_all_sync()
-        await pending.reply()
+        await reject_while_the_journal_is_full(world, client, queue)
 
         await let_move(world, 60)
 
         assert await values_of(client, topic_of(broker, "dead")) == [b"a"]
         assert await states(client, queue) == (0, 0, 0, 0)
+
+
+async def test_what_has_failed_goes_on_though_other_queues_have_news_all_the_time(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        await create_queue(broker, "other", topic="other")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await reject_while_the_journal_is_full(world, client, queue)
+
+        await let_happen()
+        assert not is_loaded(broker, queue)
+        for number in range(20):
+            settings = {"visibility_timeout_ms": f"{10 + number}s"}
+            await submit(client, api.ALTER_QUEUE, AlterQueueRequest("other", settings, [])).reply()
+            await world.pass_time(1)
+
+        assert is_loaded(broker, queue)
+
+
+async def test_a_queue_that_is_forgotten_for_nobody_uses_it_is_not_looked_at_again(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, "another", topic="another")
+        await receive(client, queue)
+        assert is_loaded(broker, queue)
+        journal(broker, queue).log.fail("whoever looks at it says so")
+        await world.pass_time(1300)
+        await world.pass_time(1300)
+
+        assert not is_loaded(broker, queue)
+        assert world.told("queue_not_resumed") == []
