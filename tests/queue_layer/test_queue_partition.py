@@ -194,3 +194,17 @@ def test_settings_apply_to_what_is_there() -> None:
 
     assert driver.queue.config.visibility_timeout_ms == SECOND
     assert driver.take(1).deadline_ms == START_MS + SECOND
+
+
+def test_after_a_clock_that_was_ahead_time_stands_still_until_the_right_one_gets_there() -> None:
+    hour_ms = 3600 * SECOND
+    driver = Driver(records=1)
+    driver.wait(hour_ms)
+    driver.wait(-hour_ms)
+
+    driver.take(timeout_ms=30 * SECOND)
+    driver.wait(hour_ms)
+    assert driver.counts() == {"leased": 1}
+
+    driver.wait(30 * SECOND)
+    assert driver.counts() == {"visible": 1}
