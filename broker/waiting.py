@@ -60,5 +60,7 @@ class Waiting:
                 await self._changed.wait()
             self._changed = trio.Event()
             for waiter in self._deadlines.take_expired(trio.current_time()):
-                del self._waiters[waiter]
-                waiter.expire()
+                # One that expires may end the wait of another one.
+                if waiter in self._waiters:
+                    del self._waiters[waiter]
+                    waiter.expire()

@@ -25,7 +25,7 @@ from coordinator.raft.ready import AddLearner, MembershipChange, Remove
 from coordinator.raft_node import RaftNode
 from coordinator.replicated import ReplicatedMetadata
 from coordinator.voters import due_promotion
-from coordinator.waiting_commands import LostCommandError
+from coordinator.waiting_commands import LostCommandError, OvertakenCommandError
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -215,7 +215,7 @@ class Controller:
     async def _change_membership(self, change: MembershipChange) -> None:
         try:
             await self._node.change_membership(change)
-        except (ProposalRefusedError, LostCommandError) as error:
+        except (ProposalRefusedError, LostCommandError, OvertakenCommandError) as error:
             raise NotControllerError(f"the members cannot be changed now: {error}") from error
 
     def _of_this_term(self) -> tuple[BrokerSessions, PreferredLeaders]:

@@ -10,7 +10,7 @@ import trio
 
 from wire.api import Api
 from wire.env import BytesLike, Env
-from wire.errors import ConnectionLostError
+from wire.errors import ConnectionLostError, WireFormatError
 from wire.rpc import RpcConnection, connect_stream
 
 Request = TypeVar("Request")
@@ -51,14 +51,20 @@ class Peers:
 
         Raises:
             BrokerError: It refused.
-            ConnectionLostError: It cannot be reached, or did not answer in time; the request may
-                be carried out, or not.
+            ConnectionLostError: It cannot be reached, did not answer in time, or what came makes no
+                sense, for a bit was flipped on the way, perhaps; the request may be carried out, or
+                not.
         """
-        connection = await self._connection(node_id)
-        with trio.move_on_after(timeout_s):
-            return await connection.call(
-                asked, request, take=lambda reply, _: reply, attachment=attachment
-            )
+        try:
+            connection = await self._connection(node_id)
+            with trio.move_on_after(timeout_s):
+                return await connection.call(
+                    asked, request, take=lambda reply, _: reply, attachment=attachment
+                )
+        except WireFormatError as error:
+            raise ConnectionLostError(
+                f"what node {node_id} sent makes no sense: {error}"
+            ) from error
         # After a partition a new connection works at once, the old one after a long while.
         connection.close()
         raise ConnectionLostError(f"node {node_id} did not answer for {timeout_s:g} s")

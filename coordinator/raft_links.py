@@ -232,7 +232,7 @@ class _Link:
             await self._send_pieces(connection, parcel)
             has_arrived = True
             self._on_lost = parcel.on_failed
-        except (ConnectionLostError, BrokerError) as error:
+        except (ConnectionLostError, BrokerError, WireFormatError) as error:
             self._env.probe(
                 "snapshot_not_sent", severity="warning", node_id=self._node_id, reason=str(error)
             )

@@ -16,10 +16,11 @@ from coordinator.submission import Submission
 from wire.cluster import HeartbeatReply, HeartbeatRequest
 from wire.env import Env
 from wire.errors import (
-    LogOfflineError,
+    DuplicateBrokerError,
     RequestTimedOutError,
     RetriableError,
     StaleBrokerEpochError,
+    TidelogError,
 )
 
 _ATTEMPT_S: Final = SESSION_MS / 1000
@@ -173,7 +174,11 @@ class Registration:
             # registering says so.
             self._is_fenced = True
             await self.register()
-        except (RequestTimedOutError, LogOfflineError) as error:
+        except DuplicateBrokerError:
+            raise
+        except TidelogError as error:
+            # Whatever it is, a defect of the one that leads perhaps: the session tells how long
+            # this broker may go on.
             self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
 
     async def _beat(self, *, wants_to_stop: bool) -> HeartbeatReply:

@@ -90,3 +90,30 @@ async def test_closing_is_up_to_each_request() -> None:
 
     assert log == ["a closed", "b closed"]
     assert len(waiting) == 2  # Neither said that it is done.
+
+
+async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockClock) -> None:
+    waiting, log = Waiting(), list[str]()
+
+    @final
+    class Ender:
+        def expire(self) -> None:
+            log.append("ender expired")
+            waiting.done(other)
+
+        def close(self) -> None:
+            raise AssertionError("nobody shuts down")
+
+    other = Waiter("other", log)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.run)
+        waiting.add(Ender(), trio.current_time() + 1)
+        waiting.add(other, trio.current_time() + 1)
+        waiting.add(Waiter("third", log), trio.current_time() + 1)
+        await settle()
+
+        mock_clock.jump(5)
+        await settle()
+
+        assert log == ["ender expired", "third expired"]
+        nursery.cancel_scope.cancel()

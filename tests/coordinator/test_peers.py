@@ -1,7 +1,7 @@
 """Questions to other nodes are answered, refused, or known to be lost."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -23,6 +23,8 @@ def play(story: Callable[[World, Peers], Awaitable[None]], *, node_id: int = 2) 
 
     async def far(process: Process) -> None:
         def answer(message: RaftRequest, _: memoryview) -> object:
+            if message.messages == [b"?"]:
+                return RaftReply(cast("int", "no number"))
             if message.messages:
                 raise InvalidRequestError("no messages, please")
             return RaftReply(node_id)
@@ -59,6 +61,17 @@ def test_an_answer_comes_back_and_so_does_a_refusal() -> None:
         assert await ask(peers) == RaftReply(2)
         with pytest.raises(InvalidRequestError, match="no messages"):
             await ask(peers, question=RaftRequest(CLUSTER_ID, [b"x"]))
+        assert await ask(peers) == RaftReply(2)
+
+    play(story)
+
+
+def test_an_answer_that_makes_no_sense_is_lost_with_its_connection() -> None:
+    """Else a bit that flips on its way would end whoever asked."""
+
+    async def story(_: World, peers: Peers) -> None:
+        with pytest.raises(ConnectionLostError, match="what node 2 sent makes no sense"):
+            await ask(peers, question=RaftRequest(CLUSTER_ID, [b"?"]))
         assert await ask(peers) == RaftReply(2)
 
     play(story)

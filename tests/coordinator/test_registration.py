@@ -8,10 +8,12 @@ from coordinator.cluster.sessions import SESSION_MS
 from coordinator.raft_node import RaftNode
 from coordinator.registration import BrokerPlace, Registration
 from coordinator.replicated import ReplicatedMetadata
+from coordinator.submission import Submission
 from tests.coordinator.raft_life import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
 from tests.coordinator.submitting import Cluster, play
-from wire.errors import DuplicateBrokerError
+from wire.cluster import HeartbeatReply
+from wire.errors import DuplicateBrokerError, UnexpectedServerError
 
 TOPIC_ID = b"a topic of three"
 
@@ -54,6 +56,26 @@ def a_broker(cluster: Cluster, host: Host, place: BrokerPlace) -> Registration:
         cluster_id=CLUSTER_ID,
         is_only_voter=lambda: False,
     )
+
+
+def test_a_defect_of_the_one_that_leads_ends_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        await all_in(cluster)
+        refused = 0
+
+        async def fail(*_: object) -> HeartbeatReply:
+            nonlocal refused
+            refused += 1
+            raise UnexpectedServerError("a defect")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Submission, "take_heartbeat", fail)
+            await until(lambda: refused >= 6)
+        await trio.sleep(SESSION_MS / 1000)
+
+        assert all(may_lead(cluster, node_id) for node_id in (1, 2, 3))
+
+    play(story, has_brokers=True)
 
 
 def test_brokers_are_let_in_soon_after_they_have_registered() -> None:
