@@ -197,7 +197,7 @@ def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_anot
                 await make_topic(client)
                 await produce(client, 5)
                 await brokers.all_in_sync()
-                gone, leader_id = brokers.followers()[0], brokers.leader()
+                gone, leader_id = brokers.followers()[0], await brokers.leads()
                 (key,) = replicas._opened
                 brokers.kill(gone)
                 await until(lambda: gone not in brokers.in_sync())
