@@ -145,21 +145,19 @@ async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
         assert found[1] == 0
 
 
+@pytest.mark.parametrize("silent", [1, 2])
 async def test_what_one_broker_has_does_not_wait_for_another_one_that_is_silent(
-    autojump_clock: MockClock,
+    autojump_clock: MockClock, silent: int
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
         await fill(queue, 40)
         await queue.counts()
-        for silent in (1, 2):
-            cluster.fronts[silent].is_frozen = True
-            for wait_s in (20, 0, 20):
-                began = trio.current_time()
-                messages = await queue.receive(3, wait=wait_s)
-                assert {message.partition for message in messages} == {2 - silent}
-                assert trio.current_time() - began < 3
-            cluster.fronts[silent].break_connections()
-            cluster.fronts[silent].is_frozen = False
+        cluster.fronts[silent].is_frozen = True
+        for wait_s in (20, 0, 20):
+            began = trio.current_time()
+            messages = await queue.receive(3, wait=wait_s)
+            assert {message.partition for message in messages} == {2 - silent}
+            assert trio.current_time() - began < 3
 
 
 async def test_a_leader_that_changes_is_followed_without_an_error(
