@@ -90,6 +90,8 @@ class JournalLoaded(msgspec.Struct, frozen=True):
     """The state of each message below the cursor that is not done."""
     pending: Mapping[tuple[bytes, int], list[int]]
     """What is to be moved to each target, in order."""
+    epochs: Sequence[tuple[int, int]] = ()
+    """Which leader epoch wrote the journal here, each with its first offset."""
 
 
 FinalTopic = Mapping[Place, FinalMessage]

@@ -34,6 +34,18 @@ def _fail(checker: str, what: str) -> NoReturn:
     raise ViolationError(checker, what)
 
 
+def _committed(
+    written: Mapping[int, bytes], epochs: Sequence[tuple[int, int]], offset: int
+) -> bytes:
+    """Return which of the things that leaders wrote at an offset is the committed one.
+
+    Not that of the latest leader, who may have died with it: what an earlier one wrote may be on
+    the replica that leads then (seed 9010). Below the start of that log nobody parts any more.
+    """
+    epoch = max((epoch for epoch, first in epochs if first <= offset), default=max(written))
+    return written.get(epoch, written[max(written)])
+
+
 @final
 class JournalIsKept(QueueChecker):
     """A broker that takes over knows what the journal says, from a snapshot on or not.
@@ -47,8 +59,8 @@ class JournalIsKept(QueueChecker):
     def __init__(self) -> None:
         """Know of no journal."""
         self._queues: dict[bytes, str] = {}
-        self._values: defaultdict[_Partition, dict[int, tuple[int, bytes]]] = defaultdict(dict)
-        """By offset in the journal: the latest leader epoch that wrote there, and what."""
+        self._values: defaultdict[_Partition, dict[int, dict[int, bytes]]] = defaultdict(dict)
+        """By offset in the journal: what was written there, by leader epoch."""
         self._models: dict[_Partition, tuple[JournalModel, int]] = {}
         """And up to which offset of the journal it knows everything."""
         self._delivered: list[Delivered] = []
@@ -68,13 +80,11 @@ class JournalIsKept(QueueChecker):
         """See `QueueChecker`."""
         known = self._values[partition]
         for at, value in enumerate(values, offset):
-            # What is committed was written by the latest one who wrote there.
-            if at not in known or known[at][0] <= epoch:
-                known[at] = (epoch, bytes(value))
+            known.setdefault(at, {})[epoch] = bytes(value)
 
     def journal_loaded(self, loaded: JournalLoaded) -> None:
         """See `QueueChecker`."""
-        model, end = self._follow(loaded.partition, loaded.committed_end)
+        model, end = self._follow(loaded)
         if end != loaded.end_offset:
             return  # Not everything that it has read is committed.
         expected = {offset: tuple(state) for offset, state in sorted(model.open.items())}
@@ -92,15 +102,16 @@ class JournalIsKept(QueueChecker):
         if loaded.pending != model.pending:
             self.fail(f"{loaded.partition} is to move {loaded.pending}, true is {model.pending}")
 
-    def _follow(self, partition: _Partition, committed_end: int) -> tuple[JournalModel, int]:
+    def _follow(self, loaded: JournalLoaded) -> tuple[JournalModel, int]:
+        partition = loaded.partition
         model, end = self._models.get(partition, (None, 0))
         if model is None:
             queue = self._queues.get(partition[0])
             deliveries_max = None if queue is None else self.setups[queue].deliveries_max
             model = JournalModel(_fail, deliveries_max=deliveries_max)
         values = self._values[partition]
-        while end < committed_end and end in values:
-            model.apply(decode(values[end][1]))
+        while end < loaded.committed_end and end in values:
+            model.apply(decode(_committed(values[end], loaded.epochs, end)))
             end += 1
         self._models[partition] = model, end
         return model, end

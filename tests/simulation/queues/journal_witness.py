@@ -67,4 +67,5 @@ def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:
             for target, chain in fold.moves._chains.items()
             if chain.batches
         },
+        partition.log.leader_epochs.entries,
     )

@@ -192,6 +192,14 @@ def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
     book.journal_loaded(loaded(2, {0: LEASED}))
 
 
+def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
+    """Seed 9010."""
+    book = book_of(Sought(0), received(1, 0))
+    book.journal_appended(PLACE, 2, 1, [encode(Frame(1, [received(1, 7)]))])
+
+    book.journal_loaded(loaded(2, {0: LEASED}, epochs=((1, 0), (3, 2))))
+
+
 def test_what_is_not_committed_yet_is_not_compared() -> None:
     book = book_of(Sought(0), received(1, 0))
 
