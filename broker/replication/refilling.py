@@ -18,6 +18,7 @@ from logstore.refill import check_refill
 from wire import api
 from wire.errors import (
     BrokerError,
+    BrokerNotReadyError,
     ConnectionLostError,
     TidelogError,
 )
@@ -142,6 +143,9 @@ class Refiller:
             TidelogError: The leader cannot say what was there, or the disk does not keep it.
         """
         log, (damaged, *_) = partition.log, partition.log.damage
+        if damaged.offset < log.log_start_offset:
+            await self._begin_anew(partition)
+            return
         offset, end_offset = max(damaged.offset, log.log_start_offset), damaged.end_offset
         identity = self._surroundings.own_identity()
         if identity is None:
@@ -160,6 +164,24 @@ class Refiller:
             return
         have = check_refill(batches, offset=offset, end_offset=offset + 1).end_offset
         await self._put(partition, offset, min(end_offset, have), batches)
+
+    async def _begin_anew(self, partition: Partition) -> None:
+        """Give up a log whose damage begins with what nobody has any more.
+
+        Nothing tells where in its file the rest of that would have to be.
+
+        Raises:
+            BrokerError: It may be counted on still, or the disk failed.
+        """
+        surroundings = self._surroundings
+        known = surroundings.state.partition(*partition.key)
+        if known is None or surroundings.node_id in known.counted_on:
+            raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")
+        self._leave(partition.key)
+        async with surroundings.flusher.hold(partition):
+            if surroundings.is_open(partition):
+                await surroundings.partitions.restart(partition, partition.log.log_start_offset)
+        self._released(partition)
 
     async def _put(
         self, partition: Partition, offset: int, end_offset: int, batches: memoryview

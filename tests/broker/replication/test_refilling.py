@@ -6,6 +6,7 @@ import trio
 from client.client import Client
 from tests.broker.replication.damage import (
     SEGMENT_BYTES,
+    VALUE,
     consume,
     flip,
     is_damaged,
@@ -74,6 +75,36 @@ def test_from_a_damaged_leader_another_one_takes_over_and_nobody_is_served_the_d
         await with_records(brokers, go_on)
 
     live(2, main)
+
+
+def test_damage_that_begins_with_what_nobody_has_any_more_has_the_replica_begun_anew() -> None:
+    """Nothing tells where in its file the rest would have to be (seed 9100002)."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            await brokers.leads()
+            victim = brokers.followers()[0]
+            brokers.stop(victim)
+            await until(lambda: brokers.machines[victim].process is None)
+            oldest = segments(brokers, victim)[0]
+            for position in range(100, 5 * len(VALUE), 5_000):
+                flip(brokers, victim, oldest, position)
+            await client.admin.delete_records(TOPIC, 0, 3)
+            del acknowledged[0], acknowledged[1], acknowledged[2]
+
+            brokers.start(victim)
+            await until(lambda: brokers.in_sync() == set(NODES), 30)
+            read_all(brokers, victim)
+            await trio.sleep(1)
+            await until(lambda: brokers.in_sync() == set(NODES), 30)
+
+            assert not is_damaged(brokers, victim)
+            assert read_all(brokers, victim) == 0
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(9, main)
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "cut to nothing", "flip in all"])
