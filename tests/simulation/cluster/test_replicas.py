@@ -3,7 +3,8 @@
 # It looks at what is watched.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -44,28 +45,49 @@ class Notes(NodeChecker):
         self.cuts.append(cut)
 
 
-def watched(look: Callable[[Replicas, Notes], None]) -> None:
-    """Have three brokers keep five records; let somebody look then."""
+@dataclass(slots=True)
+class Watched:
+    """Three brokers, and all that is seen of them."""
+
+    brokers: ThreeBrokers
+    minutes: Minutes
+    replicas: Replicas
+    notes: Notes
+    asked: list[Asked]
+
+
+def watching(seed: int, story: Callable[[Client, Watched], Awaitable[None]]) -> None:
+    """Let a story happen to three brokers with a topic, while somebody watches."""
 
     async def main(world: World) -> None:
-        notes = Notes()
+        notes, asked = Notes(), list[Asked]()
         minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
+        minutes.on_asked.append(asked.append)
         replicas = Replicas(minutes)
-        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(60):
+        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(120):
             brokers = ThreeBrokers(world)
             brokers.start()
             await brokers.serve()
 
             async def work(client: Client) -> None:
                 await make_topic(client)
-                await produce(client, 5)
+                await story(client, Watched(brokers, minutes, replicas, notes, asked))
 
             await brokers.with_client(work)
-            await until(replicas.are_in_sync)
-            await until(replicas.are_level)
-            look(replicas, notes)
 
-    Simulation(1).run(main)
+    Simulation(seed).run(main)
+
+
+def watched(look: Callable[[Replicas, Notes], None]) -> None:
+    """Have three brokers keep five records; let somebody look then."""
+
+    async def story(client: Client, seen: Watched) -> None:
+        await produce(client, 5)
+        await until(seen.replicas.are_in_sync)
+        await until(seen.replicas.are_level)
+        look(seen.replicas, seen.notes)
+
+    watching(1, story)
 
 
 def test_what_leaders_show_is_seen_with_what_all_replicas_have() -> None:
@@ -101,34 +123,23 @@ def test_one_record_more_is_found() -> None:
 def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
     """One that comes back finds that its leader has deleted what it lacks."""
 
-    async def main(world: World) -> None:
-        notes, asked = Notes(), list[Asked]()
-        minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
-        minutes.on_asked.append(asked.append)
-        with witnessing(minutes), watching_replicas(Replicas(minutes)), trio.fail_after(60):
-            brokers = ThreeBrokers(world)
-            brokers.start()
-            await brokers.serve()
+    async def story(client: Client, seen: Watched) -> None:
+        brokers, notes, asked = seen.brokers, seen.notes, seen.asked
+        await produce(client, 10)
+        follower, leader = brokers.followers()[0], brokers.leader()
+        brokers.kill(follower)
+        await until(lambda: follower not in brokers.in_sync())
+        await produce(client, 30)
+        await client.admin.delete_records(TOPIC, 0, 25)
+        brokers.start(follower)
+        await brokers.all_in_sync()
 
-            async def work(client: Client) -> None:
-                await make_topic(client)
-                await produce(client, 10)
-                follower, leader = brokers.followers()[0], brokers.leader()
-                brokers.kill(follower)
-                await until(lambda: follower not in brokers.in_sync())
-                await produce(client, 30)
-                await client.admin.delete_records(TOPIC, 0, 25)
-                brokers.start(follower)
-                await brokers.all_in_sync()
+        cut = notes.cuts[-1]
+        assert (cut.node_id, cut.offset) == (follower, 25)
+        assert cut.high_watermark <= 10
+        assert (asked[-1].node_id, [*asked[-1].joining]) == (leader, [follower])
 
-                cut = notes.cuts[-1]
-                assert (cut.node_id, cut.offset) == (follower, 25)
-                assert cut.high_watermark <= 10
-                assert (asked[-1].node_id, [*asked[-1].joining]) == (leader, [follower])
-
-            await brokers.with_client(work)
-
-    Simulation(2).run(main)
+    watching(2, story)
 
 
 def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> None:
@@ -145,82 +156,59 @@ def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> No
 def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_there() -> None:
     """It may open what is on its disk before it hears that others have it, or it has it again."""
 
-    async def main(world: World) -> None:
-        notes = Notes()
-        minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
-        replicas = Replicas(minutes)
-        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(120):
-            brokers = ThreeBrokers(world)
-            brokers.start()
-            await brokers.serve()
+    async def story(client: Client, seen: Watched) -> None:
+        brokers, minutes, replicas, notes = seen.brokers, seen.minutes, seen.replicas, seen.notes
+        await produce(client, 5)
+        await brokers.all_in_sync()
+        gone = brokers.followers()[0]
+        (key,) = replicas._opened
+        replica = replicas._opened[key][gone]
+        brokers.kill(gone)
+        await brokers.reassign([node for node in NODES if node != gone])
+        await until(lambda: gone not in minutes.image.state.partitions(key[0])[0].replicas)
 
-            async def work(client: Client) -> None:
-                await make_topic(client)
-                await produce(client, 5)
-                await brokers.all_in_sync()
-                gone = brokers.followers()[0]
-                (key,) = replicas._opened
-                replica = replicas._opened[key][gone]
-                brokers.kill(gone)
-                await brokers.reassign([node for node in NODES if node != gone])
-                await until(lambda: gone not in minutes.image.state.partitions(key[0])[0].replicas)
+        replicas.opened(gone, replica)
 
-                replicas.opened(gone, replica)
+        assert notes.opened_by[-1] == gone
+        assert gone not in replicas._assigned_of(key)
 
-                assert notes.opened_by[-1] == gone
-                assert gone not in replicas._assigned_of(key)
+        await brokers.reassign(list(NODES))
+        await until(lambda: gone in minutes.image.state.partitions(key[0])[0].replicas)
 
-                await brokers.reassign(list(NODES))
-                await until(lambda: gone in minutes.image.state.partitions(key[0])[0].replicas)
+        assert replicas._assigned_of(key)[gone] is replica
 
-                assert replicas._assigned_of(key)[gone] is replica
-
-            await brokers.with_client(work)
-
-    Simulation(3).run(main)
+    watching(3, story)
 
 
 def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_another_thing() -> None:
     """The leader has not heard that it left; the cluster refuses it (seed 8200025)."""
 
-    async def main(world: World) -> None:
-        asked = list[Asked]()
-        minutes = Minutes([], world.clock.current_time, world.clock.fail)
-        minutes.on_asked.append(asked.append)
-        replicas = Replicas(minutes)
-        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(60):
-            brokers = ThreeBrokers(world)
-            brokers.start()
-            await brokers.serve()
+    async def story(client: Client, seen: Watched) -> None:
+        brokers, minutes, replicas, asked = seen.brokers, seen.minutes, seen.replicas, seen.asked
+        await produce(client, 5)
+        await brokers.all_in_sync()
+        gone, leader_id = brokers.followers()[0], await brokers.leads()
+        (key,) = replicas._opened
+        brokers.kill(gone)
+        await until(lambda: gone not in brokers.in_sync())
+        replica = replicas._opened[key][leader_id]
+        leader = replica.leader
+        assert leader is not None
+        epoch = minutes.image.state.brokers[gone].broker_epoch
+        wish = [(leader_id, 0), (gone, epoch)]
 
-            async def work(client: Client) -> None:
-                await make_topic(client)
-                await produce(client, 5)
-                await brokers.all_in_sync()
-                gone, leader_id = brokers.followers()[0], await brokers.leads()
-                (key,) = replicas._opened
-                brokers.kill(gone)
-                await until(lambda: gone not in brokers.in_sync())
-                replica = replicas._opened[key][leader_id]
-                leader = replica.leader
-                assert leader is not None
-                epoch = minutes.image.state.brokers[gone].broker_epoch
-                wish = [(leader_id, 0), (gone, epoch)]
+        replicas.asks(leader_id, replica, leader, wish)
+        minutes.on_disk_changed[0](gone)
+        replicas.asks(leader_id, replica, leader, wish)
 
-                replicas.asks(leader_id, replica, leader, wish)
-                minutes.on_disk_changed[0](gone)
-                replicas.asks(leader_id, replica, leader, wish)
+        assert [[*each.logs] for each in asked[-2:]] == [[gone], []]
 
-                assert [[*each.logs] for each in asked[-2:]] == [[gone], []]
+        brokers.start(gone)
+        await brokers.all_in_sync()
 
-                brokers.start(gone)
-                await brokers.all_in_sync()
+        assert [*asked[-1].logs] == [gone]
 
-                assert [*asked[-1].logs] == [gone]
-
-            await brokers.with_client(work)
-
-    Simulation(4).run(main)
+    watching(4, story)
 
 
 def test_nobody_watches_afterwards() -> None:
