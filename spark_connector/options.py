@@ -1,0 +1,270 @@
+"""Options as Spark hands them over: texts under names in lower case.
+
+Pure: no clock, no I/O, no pyspark. Whatever is not understood is refused in one line that says what
+would be right; a name that is not known is refused with the nearest one that is.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Literal, Self, TypeVar, cast, final
+
+from client.address import Address, parse_addresses
+from wire.errors import ConfigError
+
+SERVERS = "bootstrap.servers"
+CONNECTION_NAMES: Final = (
+    SERVERS,
+    "client.request.timeout.ms",
+    "client.connect.timeout.ms",
+    "client.name",
+)
+"""What every source and sink understands."""
+
+_ALIASES: Final = {
+    "kafka.bootstrap.servers": SERVERS,
+    "kafka.group.id": "groupId",
+    "kafka.isolation.level": "isolation",
+    "kafkaconsumer.polltimeoutms": "fetch.timeout.ms",
+}
+"""Names of Spark's Kafka source for the same things."""
+_REQUEST_TIMEOUT_MS: Final = 30_000
+_CONNECT_TIMEOUT_MS: Final = 10_000
+
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.ASCII)
+_UNITS_MS: Final = {
+    "ms": 1, "millisecond": 1, "milliseconds": 1,
+    "s": 1000, "sec": 1000, "second": 1000, "seconds": 1000,
+    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+_NUMBER_MAX: Final = (1 << 63) - 1
+Choice = TypeVar("Choice", bound=str)
+
+
+@final
+class GivenOptions:
+    """The options of one source or sink, by the names under which they are documented."""
+
+    def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
+        """Take `given`, whose names may be in any case.
+
+        Raises:
+            ConfigError: A name is not one of `known`, or two names mean the same.
+        """
+        by_lower = {name.lower(): name for name in known}
+        self._values: dict[str, str] = {}
+        for spelled, value in given.items():
+            lower = spelled.lower()
+            name = by_lower.get(_ALIASES.get(lower, lower).lower())
+            if name is None:
+                raise _unknown(spelled, by_lower)
+            if name in self._values:
+                raise ConfigError(f"{name} is given twice, under two spellings; give it once")
+            self._values[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether an option is given."""
+        return name in self._values
+
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Return which of these are given, in the order of `names`."""
+        return [name for name in names if name in self._values]
+
+    def text(self, name: str) -> str | None:
+        """Return a text without space around it; `None` if it is not given.
+
+        Raises:
+            ConfigError: It is empty.
+        """
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not value.strip():
+            raise ConfigError(f"{name} must not be empty; leave it out instead")
+        return value.strip()
+
+    def number(self, name: str, *, at_least: int = 1) -> int | None:
+        """Return a whole number; `None` if it is not given.
+
+        Raises:
+            ConfigError: It is not one, or below `at_least`.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or int(text) > _NUMBER_MAX:
+            raise ConfigError(f"{name} must be a whole number, not {text!r}")
+        if int(text) < at_least:
+            raise ConfigError(f"{name} must be at least {at_least}, not {text}")
+        return int(text)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return true or false.
+
+        Raises:
+            ConfigError: It is neither.
+        """
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+
+    def choice(self, name: str, choices: Sequence[Choice], *, default: Choice) -> Choice:
+        """Return one of some words, which may be given in any case.
+
+        Raises:
+            ConfigError: It is none of them.
+        """
+        text = self.text(name)
+        if text is None:
+            return default
+        for choice in choices:
+            if choice.lower() == text.lower():
+                return choice
+        raise ConfigError(f"{name} must be {' or '.join(choices)}, not {text!r}")
+
+    def duration_ms(self, name: str, *, default: int) -> int:
+        """Return a time in milliseconds, written as `90s`, `15m` or plain milliseconds.
+
+        Raises:
+            ConfigError: It is not one, or 0.
+        """
+        text = self.text(name)
+        if text is None:
+            return default
+        found = _DURATION.fullmatch(text.lower())
+        unit = _UNITS_MS.get(found[2] or "ms") if found else None
+        if found is None or unit is None or len(found[1]) > len(str(_NUMBER_MAX)):
+            raise ConfigError(f"{name} must be a time such as 90s, 15m or 500ms, not {text!r}")
+        if not int(found[1]):
+            raise ConfigError(f"{name} must be above 0")
+        return int(found[1]) * unit
+
+    def json_object(self, name: str) -> dict[str, Any] | None:
+        """Return an object in JSON; `None` if it is not given.
+
+        Raises:
+            ConfigError: It is not one, or names something twice.
+        """
+        text = self.text(name)
+        return None if text is None else parse_object(name, text)
+
+
+def parse_object(name: str, text: str) -> dict[str, Any]:
+    """Return an object in JSON, in which nothing is named twice.
+
+    Raises:
+        ConfigError: It is not one; the message begins with `name`.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ConfigError(f"{name} names something twice: {text}")
+        return found
+
+    try:
+        found = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name} must be a JSON object, not {text}")
+    return cast("dict[str, Any]", found)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """Which brokers, and how long to wait for them. Equal ones may share connections."""
+
+    addresses: tuple[Address, ...]
+    request_timeout_ms: int = _REQUEST_TIMEOUT_MS
+    """How long to go on asking while that may help."""
+    connect_timeout_ms: int = _CONNECT_TIMEOUT_MS
+    client_name: str = "spark"
+    """Told to brokers, for their logs."""
+
+    @classmethod
+    def parse(cls, given: GivenOptions) -> Self:
+        """Return what the options in `CONNECTION_NAMES` say.
+
+        Raises:
+            ConfigError: No broker is given, or something is not legal.
+        """
+        servers = given.text(SERVERS)
+        if servers is None:
+            raise ConfigError(f'{SERVERS} is missing; say .option("{SERVERS}", "host:port")')
+        request = given.duration_ms("client.request.timeout.ms", default=_REQUEST_TIMEOUT_MS)
+        connect = given.duration_ms("client.connect.timeout.ms", default=_CONNECT_TIMEOUT_MS)
+        return cls(
+            addresses=tuple(parse_addresses(servers)),
+            request_timeout_ms=request,
+            connect_timeout_ms=connect,
+            client_name=given.text("client.name") or "spark",
+        )
+
+
+WRITE_NAMES: Final = (
+    *CONNECTION_NAMES,
+    "topic",
+    "includeHeaders",
+    "compression",
+    "transactionalId",
+    "stage.timeout.ms",
+)
+_SPARK_NAMES: Final = ("checkpointLocation", "queryName")
+"""Options of streaming queries, which Spark hands to the sink as well."""
+CompressionName = Literal["none", "lz4", "zstd"]
+_COMPRESSIONS: Final[tuple[CompressionName, ...]] = ("none", "lz4", "zstd")
+_STAGE_TIMEOUT_MS: Final = 120_000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How to write."""
+
+    connection: ConnectionOptions
+    topic: str | None = None
+    """Where all rows go; `None`: the column `topic` says it of each."""
+    include_headers: bool = True
+    """Whether a column `headers` is written."""
+    compression: CompressionName = "none"
+    transactional_id: str | None = None
+    """Names what is written, so that it is written once; `None`: a name for this query or job."""
+    stage_timeout_ms: int = _STAGE_TIMEOUT_MS
+    """How long one request may take until what it brings is durable."""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, str]) -> Self:
+        """Return what the options of a sink say.
+
+        Raises:
+            ConfigError: One is unknown, missing or not legal.
+        """
+        given = GivenOptions(raw, (*WRITE_NAMES, *_SPARK_NAMES))
+        return cls(
+            connection=ConnectionOptions.parse(given),
+            topic=given.text("topic"),
+            include_headers=given.flag("includeHeaders", default=True),
+            compression=given.choice("compression", _COMPRESSIONS, default="none"),
+            transactional_id=given.text("transactionalId"),
+            stage_timeout_ms=given.duration_ms("stage.timeout.ms", default=_STAGE_TIMEOUT_MS),
+        )
+
+
+def _unknown(spelled: str, by_lower: Mapping[str, str]) -> ConfigError:
+    lower = spelled.lower()
+    if lower == "path":
+        return ConfigError("tidelog has topics, no paths: call load() or save() without one")
+    if lower.startswith("kafka."):
+        lower = lower.replace("kafka.", "client.", 1)
+    nearest = get_close_matches(lower, by_lower, n=1, cutoff=0.0)
+    advice = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
+    return ConfigError(f"option {spelled!r} is not known{advice}")
