@@ -128,8 +128,9 @@ class Controller:
             RequestTimedOutError: No majority of the voters is there.
         """
         sessions, _ = self._of_this_term()
+        is_behind = sessions.is_behind(heartbeat, now_ms=_now_ms())
         # One that speaks and cannot be spoken to would be fenced again at once, and let in again.
-        may_enter = is_caught_up and not self._is_gone(heartbeat.node_id)
+        may_enter = is_caught_up and not is_behind and not self._is_gone(heartbeat.node_id)
         command = heartbeat_command(
             self._metadata.newest_state(), heartbeat, is_caught_up=may_enter
         )
@@ -139,9 +140,11 @@ class Controller:
             # Others may have fenced the broker since, this node's own among them: it would lead
             # beside another one if it were told that it has another session.
             await self._metadata.wait_current()
-        answer = heartbeat_answer(self._metadata.state, heartbeat)
-        if not answer.is_fenced:
-            sessions.heard(heartbeat.node_id, heartbeat.broker_epoch, now_ms=_now_ms())
+        answer = heartbeat_answer(self._metadata.state, heartbeat, is_counted=not is_behind)
+        broker, now_ms = (heartbeat.node_id, heartbeat.broker_epoch), _now_ms()
+        if not answer.is_fenced and not is_behind:
+            sessions.heard(*broker, now_ms=now_ms)
+        sessions.told(*broker, index=self._node.applied_index, now_ms=now_ms)
         return answer
 
     async def admit(self, identity: Identity, address: tuple[str, int]) -> None:

@@ -194,13 +194,14 @@ class Registration:
                     self.broker_epoch,
                     is_caught_up,
                     wants_to_stop,
+                    self._metadata.applied_index,
                 ),
                 timeout_s=_ATTEMPT_S,
             )
             if answer.is_fenced:
                 self._is_fenced = True
                 self._granted.clear()
-            else:
+            elif answer.is_counted:
                 self._granted[1:] = [(answer.metadata_index, sent_at_ms)]
                 self._look_at_granted()
             return answer

@@ -162,10 +162,17 @@ class Submission:
         """
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         answer = await self._controller.heartbeat(
-            Heartbeat(request.node_id, request.broker_epoch, request.wants_to_stop),
+            Heartbeat(
+                request.node_id,
+                request.broker_epoch,
+                request.wants_to_stop,
+                request.applied_index,
+            ),
             is_caught_up=request.is_caught_up,
         )
-        return HeartbeatReply(answer.is_fenced, answer.may_stop, self._node.applied_index)
+        return HeartbeatReply(
+            answer.is_fenced, answer.may_stop, self._node.applied_index, answer.is_counted
+        )
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Make a node a member, if this one leads; else ask the one that does, once.

@@ -197,7 +197,7 @@ PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerSta
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply, max_version=2)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
 DECIDE = Api(ApiKey.DECIDE, cluster.DecideRequest, cluster.DecideReply)
-HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply)
+HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply, max_version=2)
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
 DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,

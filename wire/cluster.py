@@ -102,6 +102,9 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whether it has applied the metadata up to its own registration."""
     wants_to_stop: bool
     """Whether others are to take over what it leads."""
+    applied_index: int | None = None
+    """Up to which entry it has applied the metadata; `None` from one that does not say so.
+    Since version 2."""
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
@@ -113,6 +116,9 @@ class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
     """It leads nothing any more that others could."""
     metadata_index: int
     """Up to which entry the broker must have applied the metadata before it may lead."""
+    is_counted: bool = True
+    """Whether it counts as heard of; not while it is long behind with the metadata.
+    Since version 2."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -18,6 +18,17 @@ HEARTBEAT_INTERVAL_MS = 2_000
 SESSION_MS = 9_000
 """Four heartbeats may be lost or late before a broker is taken for dead."""
 _AGAIN_MS = 1_000
+BEHIND_MS = 2 * HEARTBEAT_INTERVAL_MS
+"""A broker that has not applied for so long what it was told of is not counted as heard of. It
+stops by itself to act as a leader; if it counted, nobody would take its place."""
+
+
+class _Awaited(msgspec.Struct):
+    """What a broker was told of first, of what it is not known to have applied."""
+
+    broker_epoch: int
+    index: int
+    since_ms: int
 
 
 @final
@@ -30,6 +41,7 @@ class BrokerSessions:
         """Begin to lead: nobody has been silent yet."""
         self._session_ms = session_ms
         self._sessions: dict[int, tuple[int, int]] = {}
+        self._awaited: dict[int, _Awaited] = {}
         for broker in brokers:
             if not broker.is_fenced:
                 self.heard(broker.node_id, broker.broker_epoch, now_ms=now_ms)
@@ -45,6 +57,26 @@ class BrokerSessions:
         if known is None or broker_epoch >= known[0]:
             self._sessions[node_id] = (broker_epoch, now_ms + self._session_ms)
 
+    def told(self, node_id: int, broker_epoch: int, *, index: int, now_ms: int) -> None:
+        """Take note that a broker was told of the metadata up to `index`, which it is to apply."""
+        known = self._awaited.get(node_id)
+        if known is None or known.broker_epoch != broker_epoch:
+            self._awaited[node_id] = _Awaited(broker_epoch, index, now_ms)
+
+    def is_behind(self, heartbeat: "Heartbeat", *, now_ms: int) -> bool:
+        """Return whether a broker has not applied for too long what it was told of.
+
+        It may have no room for it on its disk. What it says otherwise shows that it lives, not
+        that it could lead.
+        """
+        known = self._awaited.get(heartbeat.node_id)
+        if known is None or known.broker_epoch != heartbeat.broker_epoch:
+            return False
+        if heartbeat.applied_index is None or heartbeat.applied_index >= known.index:
+            del self._awaited[heartbeat.node_id]
+            return False
+        return now_ms - known.since_ms >= BEHIND_MS
+
     def fenced(self, node_id: int, broker_epoch: int) -> None:
         """Take note that a broker is fenced, or gone: nobody waits for it any more."""
         known = self._sessions.get(node_id)
@@ -57,6 +89,8 @@ class BrokerSessions:
             node_id: (broker_epoch, deadline_ms + by_ms)
             for node_id, (broker_epoch, deadline_ms) in self._sessions.items()
         }
+        for awaited in self._awaited.values():
+            awaited.since_ms += by_ms
 
     def silent(self, *, now_ms: int) -> list[FenceBroker]:
         """Return what is to be done about brokers whose session is over.
@@ -78,6 +112,8 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     node_id: int
     broker_epoch: int
     wants_to_stop: bool = False
+    applied_index: int | None = None
+    """How far it has applied the metadata; `None` if it does not say so."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +122,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
     is_fenced: bool
     may_stop: bool
     """It leads nothing any more that others could."""
+    is_counted: bool = True
+    """It was heard of; not if it is long behind with the metadata."""
 
 
 def heartbeat_command(
@@ -111,7 +149,9 @@ def heartbeat_command(
     return None
 
 
-def heartbeat_answer(state: ClusterState, heartbeat: Heartbeat) -> HeartbeatAnswer:
+def heartbeat_answer(
+    state: ClusterState, heartbeat: Heartbeat, *, is_counted: bool = True
+) -> HeartbeatAnswer:
     """Return what a broker is told, by what is committed.
 
     Raises:
@@ -119,7 +159,7 @@ def heartbeat_answer(state: ClusterState, heartbeat: Heartbeat) -> HeartbeatAnsw
     """
     broker = current_broker(state, heartbeat.node_id, heartbeat.broker_epoch)
     # What others could take over was given to them in the same entry.
-    return HeartbeatAnswer(broker.is_fenced, broker.is_shutting_down)
+    return HeartbeatAnswer(broker.is_fenced, broker.is_shutting_down, is_counted)
 
 
 @final

@@ -177,6 +177,42 @@ def test_a_broker_that_is_let_in_again_does_not_lead_before_it_knows_what_it_los
     play(story, has_brokers=True)
 
 
+def test_a_broker_without_room_for_the_metadata_is_replaced_and_let_in_when_there_is_some() -> None:
+    async def story(cluster: Cluster) -> None:
+        await all_in(cluster)
+        leader, full = await cluster.leader_and_another()
+        disk = full.machine.disk
+        disk.capacity_bytes = 1
+        # From here on there is something that it cannot write.
+        assignment = [[full.node_id, leader.node_id]]
+        await cluster.submit(
+            leader, CreateReplicatedTopic("topic", TOPIC_ID, 1, {}, assignment=assignment)
+        )
+
+        def is_fenced() -> bool:
+            return metadata_of(leader).state.brokers[full.node_id].is_fenced
+
+        led_until: list[float] = []
+
+        def look() -> bool:
+            if not led_until and not may_lead(cluster, full.node_id):
+                led_until.append(trio.current_time())
+            return is_fenced()
+
+        await until(look)
+        assert led_until, "before others could lead"
+        (partition,) = metadata_of(leader).state.partitions(TOPIC_ID)
+        assert partition.leader == leader.node_id
+        for _ in range(100):
+            await trio.sleep(0.1)
+            assert is_fenced()
+
+        disk.capacity_bytes = None
+        await all_in(cluster)
+
+    play(story, has_brokers=True)
+
+
 def test_a_broker_that_starts_again_is_another_one_at_the_same_place() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)

@@ -336,8 +336,9 @@ EXCHANGES = [
             broker_epoch=17,
             is_caught_up=True,
             wants_to_stop=True,
+            applied_index=299,
         ),
-        HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
+        HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300, is_counted=False),
     ),
     _exchange(
         api.EXTENTS,

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.cluster.commands import BeginShutdown, FenceBroker, UnfenceBroker
 from coordinator.cluster.sessions import (
+    BEHIND_MS,
     HEARTBEAT_INTERVAL_MS,
     SESSION_MS,
     BrokerSessions,
@@ -71,6 +72,46 @@ def test_a_heartbeat_of_an_earlier_process_does_not_count() -> None:
     sessions.fenced(1, 1)
 
     assert sessions.silent(now_ms=SESSION_MS) == [FenceBroker(1, 5)]
+
+
+def test_a_broker_that_does_not_apply_what_it_was_told_of_is_behind_after_a_while() -> None:
+    sessions = sessions_of(Cluster(1))
+    sessions.told(1, 1, index=10, now_ms=0)
+    sessions.told(1, 1, index=50, now_ms=2_000)
+
+    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS - 1)
+    assert sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS)
+    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=BEHIND_MS)
+
+    sessions.told(1, 1, index=60, now_ms=BEHIND_MS)
+    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS - 1)
+    assert sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS)
+
+
+def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
+    sessions = sessions_of(Cluster(1))
+    sessions.told(1, 1, index=10, now_ms=0)
+
+    sessions.extend(60_000)
+
+    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=60_000 + BEHIND_MS - 1)
+
+
+def test_a_process_that_has_just_started_is_not_behind_for_what_the_one_before_was_told() -> None:
+    sessions = sessions_of(Cluster(1))
+    sessions.told(1, 1, index=10, now_ms=0)
+
+    assert not sessions.is_behind(Heartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS)
+
+    sessions.told(1, 2, index=12, now_ms=BEHIND_MS)
+    assert not sessions.is_behind(Heartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS + 1)
+
+
+def test_a_broker_of_an_earlier_version_is_never_behind() -> None:
+    sessions = sessions_of(Cluster(1))
+    sessions.told(1, 1, index=10, now_ms=0)
+
+    assert not sessions.is_behind(Heartbeat(1, 1), now_ms=10 * BEHIND_MS)
 
 
 def test_a_fenced_broker_that_has_caught_up_is_to_be_unfenced() -> None:
