@@ -215,7 +215,9 @@ class PartitionKeeper:
         try:
             partition = await self._partitions.open(self._topic(topic_id), number)
         except (OSError, DataDirectoryError) as error:
-            self._failures[topic_id, number] = self._failure(topic_id, error)
+            failure = self._failure(topic_id, error)
+            self._failures[topic_id, number] = failure
+            self._roles.unfit.not_opened((topic_id, number), failure)
         else:
             self._failures.pop((topic_id, number), None)
             self._opened(partition)

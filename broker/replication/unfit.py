@@ -12,10 +12,11 @@ import trio
 from broker.partition import Partition
 from broker.replication.surroundings import Surroundings
 from coordinator.cluster.commands import GivenUpReplica, GiveUpReplicas
+from coordinator.cluster.delta import Key
 from coordinator.cluster.giving_up import should_be_given_up
 from isr.durability import Durability
 from logstore.log import LogStatus
-from wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from wire.errors import BrokerError, ConnectionLostError, DiskFullError, WireFormatError
 
 _LOOK_S: Final = 0.25
 """How late it may be seen that a disk does not answer, or that somebody else could lead now."""
@@ -41,6 +42,8 @@ class UnfitReplicas:
         self._unfit: dict[Partition, None] = {}
         self._stalled_at: dict[Partition, float] = {}
         """When a disk was seen last not to answer, of those that are or were stalled lately."""
+        self._unopened: dict[Key, bool] = {}
+        """Replicas without an open log, and whether they may lack committed records."""
         self._has_news = trio.Event()
 
     def look_at(self, partition: Partition) -> None:
@@ -49,6 +52,14 @@ class UnfitReplicas:
             self._unfit[partition] = None
             partition.progressed()
             self._has_news.set()
+
+    def not_opened(self, key: Key, error: BrokerError) -> None:
+        """Take note that the log of a replica could not be made, or not be opened, for now.
+
+        Where only the room for it was missing, nothing that it may have had is in doubt.
+        """
+        self._unopened[key] = not isinstance(error, DiskFullError)
+        self._has_news.set()
 
     async def give_up_damaged(self) -> None:
         """Have nobody count on what was found to be damaged; the start of a broker.
@@ -110,12 +121,15 @@ class UnfitReplicas:
                 del self._unfit[partition]
                 if is_open:
                     partition.progressed()
+        for key in list(self._unopened):
+            if self._surroundings.partitions.replica(*key) is not None:
+                del self._unopened[key]
 
     def _due(self) -> list[GivenUpReplica]:
         """Return what is counted on, and need not be."""
         surroundings = self._surroundings
         state = surroundings.state
-        due = self._due_of_lost()
+        due = self._due_of_lost() + self._due_of_unopened()
         for partition in self._unfit:
             known = state.partition(*partition.key)
             replica = GivenUpReplica(
@@ -146,6 +160,21 @@ class UnfitReplicas:
                 due.append(replica)
         return due
 
+    def _due_of_unopened(self) -> list[GivenUpReplica]:
+        """Return what has no log here for now and is counted on; it cannot lead, nor follow."""
+        surroundings = self._surroundings
+        state, own_id = surroundings.state, surroundings.node_id
+        due: list[GivenUpReplica] = []
+        for key, may_lack_records in list(self._unopened.items()):
+            known = state.partition(*key)
+            if known is None or own_id not in known.replicas:
+                del self._unopened[key]
+                continue
+            replica = GivenUpReplica(*key, may_lack_records)
+            if should_be_given_up(known, own_id, state.brokers, replica):
+                due.append(replica)
+        return due
+
     def _waits_for_others(self) -> bool:
         """Return whether somebody is counted on like a damaged replica here, and not there yet."""
         own_id = self._surroundings.node_id
@@ -172,7 +201,15 @@ class UnfitReplicas:
             return
         for each in due:
             partition = surroundings.partitions.replica(each.topic_id, each.partition)
-            if partition is not None:
+            if partition is None:
+                surroundings.env.probe(
+                    "replica_given_up",
+                    severity="warning",
+                    topic_id=each.topic_id.hex(),
+                    partition=each.partition,
+                    status="not opened",
+                )
+            else:
                 surroundings.env.probe(
                     "replica_given_up",
                     severity="warning",

@@ -1,5 +1,7 @@
 """A broker whose disk is full, fails or does not answer lets others lead, and comes back."""
 
+import contextlib
+import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,8 +10,11 @@ import trio
 from client.client import Client
 from tests.broker.replication.damage import flip, make_topic, produce, segments, with_records
 from tests.broker.replication.lives import Writer
-from tests.broker.replication.three_brokers import NODES, Acknowledged, ThreeBrokers, live
+from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
+from tests.broker.replication.three_brokers import produce as make_records
 from tests.coordinator.raft_life import until
+from tests.simulation.file_tree import os_error
+from wire.errors import DiskFullError
 
 LAG_MAX_MS = 2000
 
@@ -92,6 +97,31 @@ def test_when_all_disks_are_full_nobody_is_made_leader_in_turn() -> None:
         await brokers.check(writer.of(0))
 
     live(2, main, replica_lag_max_ms=LAG_MAX_MS)
+
+
+def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        def refuse(operation: str, path: str) -> None:
+            if operation == "create" and f"/{TOPIC}" in path:
+                raise os_error(errno.ENOSPC, path)
+
+        brokers.machines[1].disk.before_call = refuse
+
+        async def work(client: Client) -> None:
+            with contextlib.suppress(DiskFullError):
+                await client.admin.create_topic(TOPIC, 3, replication_factor=3)
+            for number in range(3):
+                await until(lambda number=number: brokers.leader(number=number) in {2, 3})  # type: ignore[misc]
+                await make_records(client, 5, partition=number)
+
+        await brokers.with_client(work)
+
+        brokers.machines[1].disk.before_call = None
+        for number in range(3):
+            await brokers.all_in_sync(number)
+        await until(lambda: brokers.leader(number=0) == 1, 30)
+
+    live(8, main, replica_lag_max_ms=LAG_MAX_MS)
 
 
 def test_a_leader_whose_disk_fails_lets_another_one_lead_at_once() -> None:
