@@ -48,6 +48,9 @@ class Sought(Entry, frozen=True, tag=1):
     """
 
     offset: Offset
+    void_below_lease_id: int = 0
+    """Leases below it are void that this journal says nothing of, for they were lost; 0 if it knows
+    all."""
 
 
 @final
@@ -55,7 +58,7 @@ class Received(Entry, frozen=True, tag=2):
     """Messages were handed out, all under one lease, once more each."""
 
     lease_id: int
-    """From 1 on, by one more each time."""
+    """From 1 on, and larger than all before, also those that were lost: see `QueueFold`."""
     runs: list[Run]
     """What lies between the cursor and a run beyond it is passed over: there, never received."""
     visible_at_ms: TimeMs

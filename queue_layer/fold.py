@@ -7,7 +7,7 @@ and no entry means anything else because of it: a fold of the same entries is th
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import final
+from typing import Final, final
 
 from msgspec.structs import replace as replace_field
 
@@ -52,6 +52,9 @@ from queue_layer.snapshots import SNAPSHOT_GOES_ON, SnapshotReader
 from wire.queues import MessageState, Run
 from wire.redrives import RedriveStatus
 
+_EPOCH_BITS: Final = 40
+"""Ids of leases below those of one leader epoch: at 10,000 a second they last for three years."""
+
 Change = Callable[[MessageStatus], MessageStatus | None]
 """What becomes of messages; `None`: they are done."""
 
@@ -62,11 +65,15 @@ class QueueFold:
 
     Invariant: every message below `cursor` is in `runs`, or done. Every message from it on is
     fresh: nobody received it, and it is in no run. Records that are no messages are as if done.
+
+    No lease has the id of another one, of which nobody may know any more (a `lazy` receive does not
+    wait until it is committed): each leader epoch has ids of its own, and they grow with it.
     """
 
     def __init__(self, make_order: MakeOrder) -> None:
         self.cursor = 0
         self.next_lease_id = 1
+        """As far as the journal says; `free_lease_id` is what may be given."""
         self.void_below_lease_id = 1
         """Receipts of older leases are void: a seek came after them."""
         self.purged_below = 0
@@ -82,6 +89,16 @@ class QueueFold:
         """`None` until the queue is served here."""
         self._make_order = make_order
         self._snapshot: SnapshotReader | None = None
+        self._lease_ids_from = 1
+
+    @property
+    def free_lease_id(self) -> int:
+        """The id of the next lease here: nobody gave it or a higher one, lost or not."""
+        return max(self.next_lease_id, self._lease_ids_from)
+
+    def lead(self, leader_epoch: int) -> None:
+        """Give ids of leases that no other leader epoch gives."""
+        self._lease_ids_from = max(1, leader_epoch << _EPOCH_BITS)
 
     @property
     def low_water_mark(self) -> int:
@@ -235,14 +252,14 @@ class QueueFold:
         self.attempts.clear()
         self.moves.drop(0, self.cursor)
         self.cursor = entry.offset
-        self.void_below_lease_id = self.next_lease_id
+        self.void_below_lease_id = max(self.next_lease_id, entry.void_below_lease_id)
         if self.order is not None:
             self.order = self._make_order(entry.offset)
             self.fresh = FreshRecords(entry.offset, self.time_ms)
 
     def _received(self, entry: Received, now_ms: int) -> None:
-        assert entry.lease_id == self.next_lease_id
-        self.next_lease_id += 1
+        assert entry.lease_id >= self.next_lease_id
+        self.next_lease_id = entry.lease_id + 1
 
         def receive(status: MessageStatus) -> MessageStatus:
             return MessageStatus(
@@ -267,7 +284,7 @@ class QueueFold:
         assert attempt is not None, "something happened to the messages of a repeated receive"
 
         def extend(status: MessageStatus) -> MessageStatus:
-            return _with(status, Kind.LEASED, entry.visible_at_ms)
+            return status.changed(Kind.LEASED, entry.visible_at_ms)
 
         self._change_all(list(attempt.runs), extend)
         self.attempts.received(replace_field(attempt, deadline_ms=entry.visible_at_ms))
@@ -279,14 +296,14 @@ class QueueFold:
 
     def _extended(self, entry: Extended) -> None:
         def extend(status: MessageStatus) -> MessageStatus:
-            return _with(status, Kind.LEASED, entry.visible_at_ms)
+            return status.changed(Kind.LEASED, entry.visible_at_ms)
 
         self._change_all(entry.runs, extend)
 
     def _released(self, entry: Released) -> None:
         def release(status: MessageStatus) -> MessageStatus:
             reason = entry.reason or status.reason
-            return _with(status, Kind.WAITING, entry.visible_at_ms, reason=reason)
+            return status.changed(Kind.WAITING, entry.visible_at_ms, reason=reason)
 
         self._change_all(entry.runs, release)
 
@@ -320,7 +337,7 @@ class QueueFold:
 
     def _take_out(self, runs: list[Run], reason: str) -> None:
         def die(status: MessageStatus) -> MessageStatus:
-            return _with(status, Kind.DEAD, 0, reason=reason or status.reason)
+            return status.changed(Kind.DEAD, 0, reason=reason or status.reason)
 
         self._change_all(runs, die)
 
@@ -338,7 +355,7 @@ class QueueFold:
 
         def revive(status: MessageStatus) -> MessageStatus:
             visible_at_ms = entry.visible_at_ms or now_ms
-            return _with(status, Kind.WAITING, visible_at_ms, reason=entry.reason or status.reason)
+            return status.changed(Kind.WAITING, visible_at_ms, reason=entry.reason or status.reason)
 
         batch = self.moves.next_if(target, entry.epoch, entry.sequence, entry.count)
         if batch is not None:
@@ -469,21 +486,6 @@ class QueueFold:
         stop = min(end, self.fresh.end)
         if self.order is not None and first < stop:
             self.order.became_visible(first, stop, since_ms)
-
-
-def _with(
-    status: MessageStatus, kind: Kind, visible_at_ms: int, *, reason: str | None = None
-) -> MessageStatus:
-    return MessageStatus(
-        kind,
-        visible_at_ms,
-        status.receive_count,
-        status.first_received_ms,
-        status.last_received_ms,
-        status.lease_id,
-        status.holder,
-        status.reason if reason is None else reason,
-    )
 
 
 def _target(pair: Target) -> Target:

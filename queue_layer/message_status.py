@@ -38,6 +38,21 @@ class MessageStatus(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     """Why it was released or given up last."""
 
+    def changed(
+        self, kind: Kind, visible_at_ms: int, *, reason: str | None = None
+    ) -> "MessageStatus":
+        """Return it for somebody else, or for another time; `None`: the reason stays."""
+        return MessageStatus(
+            kind,
+            visible_at_ms,
+            self.receive_count,
+            self.first_received_ms,
+            self.last_received_ms,
+            self.lease_id,
+            self.holder,
+            self.reason if reason is None else reason,
+        )
+
 
 PASSED_OVER: Final = MessageStatus()
 """Of messages that the cursor passed without anybody getting them: visible, never received."""

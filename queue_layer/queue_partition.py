@@ -89,9 +89,10 @@ class QueuePartition:
         """Take over a frame of the journal; each once, in order."""
         self._fold.apply(frame)
 
-    def serve(self, now_ms: int) -> None:
-        """Begin to serve, with all frames applied."""
+    def serve(self, now_ms: int, *, leader_epoch: int = 0) -> None:
+        """Begin to serve, with all frames applied, as the leader of the journal in this epoch."""
         self._fold.advance(now_ms)
+        self._fold.lead(leader_epoch)
         self._fold.serve()
 
     @property
@@ -236,7 +237,7 @@ class QueuePartition:
         not happen (one that is under way may). Goes on with `records_came` from that offset.
         """
         now_ms = self._fold.advance(now_ms)
-        return Outcome(now_ms, [Sought(offset)], None)
+        return Outcome(now_ms, [Sought(offset, self._fold.free_lease_id)], None)
 
     def purge(self, *, now_ms: int) -> Outcome[int]:
         """Decide that all messages that are there now are done; the reply says how many.

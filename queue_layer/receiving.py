@@ -159,7 +159,7 @@ class ReceivePlan:
     def _offers(self, limit: int) -> Iterator[tuple[int, int, MessageStatus]]:
         assert self._fold.order is not None
         cursor = self._fold.cursor
-        for first, end in self._fold.order.candidates(limit, self._fold.next_lease_id):
+        for first, end in self._fold.order.candidates(limit, self._fold.free_lease_id):
             if first < cursor:
                 yield from self._fold.runs.pieces(first, min(end, cursor))
             if end > cursor:
@@ -198,7 +198,7 @@ def decide(
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
             runs.extend(run for run in found if run.receive_count <= deliveries_max)
         runs = _cut(runs, config.leased_max - fold.runs.counts[MessageState.LEASED])
-    lease = Lease(fold.next_lease_id, runs, now_ms + timeout_ms)
+    lease = Lease(fold.free_lease_id, runs, now_ms + timeout_ms)
     if not runs:
         return entries, lease
     entries.extend(passed(fold, lease.offsets))

@@ -169,7 +169,7 @@ class ServedPartition:
             if not found:
                 start = self.facts.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
-            self.core.serve(self.now_ms())
+            self.core.serve(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
             self.drop(UnexpectedServerError(f"the journal cannot be understood: {error}"))

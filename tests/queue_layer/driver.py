@@ -45,13 +45,14 @@ class Driver:
     ) -> None:
         self.config = config or QueueConfig()
         self.now_ms = START_MS
+        self.leader_epoch = 0
         self.journal: list[bytes] = []
         self.told: list[tuple[int, int, Sequence[RecordFields] | None, int]] = []
         self.receipts = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)
         self._make_order = make_order
         self.queue = self.new_queue()
         self.do(self.queue.seek(0, now_ms=self.now_ms))
-        self.queue.serve(self.now_ms)
+        self.queue.serve(self.now_ms, leader_epoch=self.leader_epoch)
         if records:
             self.came(records)
 
@@ -142,7 +143,8 @@ class Driver:
         self.queue = self.new_queue()
         for data in self.journal:
             self.queue.apply(decode(data))
-        self.queue.serve(self.now_ms)
+        self.leader_epoch += 1
+        self.queue.serve(self.now_ms, leader_epoch=self.leader_epoch)
         if is_told:
             self.tell_again()
 

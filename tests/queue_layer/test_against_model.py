@@ -152,11 +152,12 @@ class QueueAgainstModel(RuleBasedStateMachine):
         chosen=st.sets(st.integers(0, 20), max_size=4),
     )
     def settle(self, place: int, action: SettleAction, delay_ms: int, chosen: set[int]) -> None:
-        received = self.receipts[place % len(self.receipts)]
+        place %= len(self.receipts)
+        received = self.receipts[place]
         runs = [(run.first_offset, run.count) for run in received.runs]
         given = offsets_of(runs)
         wanted = sorted({given[number % len(given)] for number in chosen}) or given
-        lease_id = self.lease_of(received)
+        lease_id = place + 1
 
         settled = self.driver.settle(received, action, *wanted, delay_ms=delay_ms)
 
@@ -172,8 +173,10 @@ class QueueAgainstModel(RuleBasedStateMachine):
             for offset in offsets_of(refused.runs)
         }
 
-    def lease_of(self, received: PartitionReceived) -> int:
-        return self.driver.receipts.check(received.receipt).lease_id
+    @invariant()
+    def leases_grow(self) -> None:
+        checked = [self.driver.receipts.check(each.receipt) for each in self.receipts[-2:]]
+        assert len(checked) < 2 or checked[0].lease_id < checked[1].lease_id
 
     @rule(fails=st.booleans(), part=st.integers(1, 5))
     def a_move_ends(self, fails: bool, part: int) -> None:

@@ -77,6 +77,38 @@ def test_a_fenced_queue_refuses_a_deletion_by_a_lost_lease_for_others_may_have_h
     assert driver.offsets() == [0]
 
 
+@pytest.mark.parametrize("config", [QueueConfig(has_fencing=True), QueueConfig(is_fifo=True)])
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_no_lease_is_taken_for_one_that_was_lost(
+    config: QueueConfig, *, has_snapshot: bool
+) -> None:
+    driver = Driver(config, records=1)
+    lost = lost_lease(driver)
+    held = driver.take(timeout_ms=60 * SECOND)
+    if has_snapshot:
+        for frame in driver.queue.snapshot(now_ms=driver.now_ms):
+            driver.append(frame)
+    driver.fail_over()
+
+    for action in SettleAction:
+        settled = driver.settle(lost, action, delay_ms=0)
+        assert refusals(settled) == {0: ErrorCode.RECEIPT_EXPIRED}
+
+    assert refusals(driver.delete(held)) == {}
+
+
+def test_a_lease_that_was_lost_before_a_seek_is_void_to_every_leader() -> None:
+    driver = Driver(records=1)
+    received = lost_lease(driver)
+    driver.do(driver.queue.seek(0, now_ms=driver.now_ms))
+    driver.tell_again()
+
+    for _ in range(2):
+        assert refusals(driver.delete(received)) == {0: ErrorCode.RECEIPT_EXPIRED}
+        driver.fail_over()
+    assert driver.offsets() == [0]
+
+
 @pytest.mark.parametrize(
     "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
 )
