@@ -33,6 +33,8 @@ PRODUCER_ID_BLOCK = 1000
 RECEIPT_KEY_SIZE = 32
 JOURNAL_PREFIX = "queue@"
 """Begins the names of topics that are journals of queues; not legal in other names."""
+STAGING_PREFIX = "staged@"
+"""Begins the names of topics to which brokers stage what is written; not legal in other names."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -45,6 +47,16 @@ def journal_name(queue: str) -> str:
 def queue_of_journal(topic: str) -> str | None:
     """Return the queue whose journal has this name; `None` for the name of any other topic."""
     return topic.removeprefix(JOURNAL_PREFIX) if topic.startswith(JOURNAL_PREFIX) else None
+
+
+def staging_name(topic: str) -> str:
+    """Return the name of the topic that is the staging log of a topic."""
+    return STAGING_PREFIX + topic
+
+
+def topic_of_staging(name: str) -> str | None:
+    """Return the topic whose staging log has this name; `None` for the name of any other topic."""
+    return name.removeprefix(STAGING_PREFIX) if name.startswith(STAGING_PREFIX) else None
 
 
 class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -114,6 +126,8 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="topic-crea
     overrides: dict[str, str]
     queue: QueueSpec | None = None
     """Of what queue it is the journal; `None` for a topic of records."""
+    staging_of: bytes | None = None
+    """Of which topic it is the staging log; `None` for all others."""
 
 
 class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-altered"):
@@ -171,6 +185,13 @@ class Topic(msgspec.Struct, frozen=True):
     """Of what queue it is the journal; `None` for a topic of records."""
     queue_config: QueueConfig | None = None
     """All settings of that queue in force."""
+    staging_of: bytes | None = None
+    """Of which topic it is the staging log; `None` for all others."""
+
+    @property
+    def is_companion(self) -> bool:
+        """Whether it stands beside another topic: where the replicas of that one are."""
+        return self.queue is not None or self.staging_of is not None
 
     @property
     def queue_name(self) -> str:
@@ -179,8 +200,10 @@ class Topic(msgspec.Struct, frozen=True):
 
     @property
     def source_id(self) -> bytes:
-        """The topic where the records are: of a journal its source, else the topic itself."""
-        return self.topic_id if self.queue is None else self.queue.source_topic_id
+        """The topic where the records are: of a companion its source, else the topic itself."""
+        if self.queue is not None:
+            return self.queue.source_topic_id
+        return self.topic_id if self.staging_of is None else self.staging_of
 
 
 @final
@@ -188,14 +211,14 @@ class Catalog:
     """The state that the records add up to.
 
     Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
-    is in `_journals` under its source, which is there.
+    and each staging log is in `_companions` under its source, which is there.
     """
 
     def __init__(self) -> None:
         """Begin empty."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._journals: dict[bytes, dict[bytes, None]] = {}
+        self._companions: dict[bytes, dict[bytes, None]] = {}
         self._deleted_ids: dict[bytes, None] = {}
         self._next_producer_id = 1
 
@@ -217,7 +240,12 @@ class Catalog:
         """Return all that there is; `from_snapshot` is the inverse."""
         topics = [
             TopicCreated(
-                topic.name, topic.topic_id, topic.partition_count, topic.overrides, topic.queue
+                topic.name,
+                topic.topic_id,
+                topic.partition_count,
+                topic.overrides,
+                topic.queue,
+                topic.staging_of,
             )
             for topic in self._by_id.values()
         ]
@@ -225,13 +253,13 @@ class Catalog:
 
     @property
     def topics(self) -> list[Topic]:
-        """All topics, journals of queues included, sorted by name."""
+        """All topics, journals of queues and staging logs included, sorted by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     @property
     def record_topics(self) -> list[Topic]:
         """The topics that people know as such, sorted by name."""
-        return [topic for topic in self.topics if topic.queue is None]
+        return [topic for topic in self.topics if not topic.is_companion]
 
     @property
     def journals(self) -> list[Topic]:
@@ -240,7 +268,18 @@ class Catalog:
 
     def journals_of(self, topic_id: bytes) -> list[Topic]:
         """Return the journals of the queues that stand on a topic, always in the same order."""
-        return [self._by_id[journal] for journal in sorted(self._journals.get(topic_id, ()))]
+        return [each for each in self.companions_of(topic_id) if each.queue is not None]
+
+    def staging_of(self, topic_id: bytes) -> Topic | None:
+        """Return the staging log of a topic, `None` if it has none (yet)."""
+        for each in self.companions_of(topic_id):
+            if each.staging_of is not None:
+                return each
+        return None
+
+    def companions_of(self, topic_id: bytes) -> list[Topic]:
+        """Return what stands beside a topic: journals of its queues, and its staging log."""
+        return [self._by_id[each] for each in sorted(self._companions.get(topic_id, ()))]
 
     def journal(self, queue: str) -> Topic:
         """Return the journal of the queue of this name.
@@ -273,12 +312,17 @@ class Catalog:
         return name in self._by_name
 
     def topic(self, name: str, topic_id: bytes | None = None) -> Topic:
-        """Return the topic of this name, and of this id if one is given; never a journal.
+        """Return the topic of this name, and of this id if one is given; never a companion.
 
         Raises:
             UnknownTopicError: There is none.
-            InvalidTopicError: It is the journal of a queue, which only brokers touch.
+            InvalidTopicError: It is the journal of a queue, or a staging log, which only brokers
+                touch.
         """
+        if topic_of_staging(name) is not None:
+            raise InvalidTopicError(
+                f"{name!r} is the name of a topic's staging log, which only brokers read and write"
+            )
         queue = queue_of_journal(name)
         if queue is not None:
             raise InvalidTopicError(
@@ -376,17 +420,17 @@ class Catalog:
     def _put(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        if topic.queue is not None:
-            self._journals.setdefault(topic.queue.source_topic_id, {})[topic.topic_id] = None
+        if topic.is_companion:
+            self._companions.setdefault(topic.source_id, {})[topic.topic_id] = None
 
     def _remove(self, topic: Topic) -> None:
         del self._by_id[topic.topic_id], self._by_name[topic.name]
         self._deleted_ids[topic.topic_id] = None
-        if topic.queue is not None:
-            siblings = self._journals[topic.queue.source_topic_id]
+        if topic.is_companion:
+            siblings = self._companions[topic.source_id]
             del siblings[topic.topic_id]
             if not siblings:
-                del self._journals[topic.queue.source_topic_id]
+                del self._companions[topic.source_id]
 
 
 def _created_topic(record: TopicCreated) -> Topic:
@@ -399,6 +443,7 @@ def _created_topic(record: TopicCreated) -> Topic:
         topic_config(record.overrides),
         spec,
         None if spec is None else queue_config(spec.settings, is_fifo=spec.is_fifo),
+        record.staging_of,
     )
 
 

@@ -10,7 +10,12 @@ from typing import final
 
 import trio
 
-from coordinator.cluster.commands import Command, FenceBroker, UnregisterBroker
+from coordinator.cluster.commands import (
+    Command,
+    ExpireTransactions,
+    FenceBroker,
+    UnregisterBroker,
+)
 from coordinator.cluster.preferred_leaders import PreferredLeaders
 from coordinator.cluster.sessions import (
     BrokerSessions,
@@ -92,6 +97,8 @@ class Controller:
                 due = preferred.due(self._metadata.state, now_ms=now_ms)
                 if due is not None:
                     commands.append(due)
+                if self._metadata.are_transactions_due():
+                    commands.append(ExpireTransactions())
                 for command in commands:
                     nursery.start_soon(self._decide, command)
                 nursery.start_soon(self._promote)

@@ -19,6 +19,7 @@ from coordinator.cluster.commands import Command, Reply, TopicCommand
 from coordinator.cluster.delta import Delta, compare_states, follow_records
 from coordinator.cluster.machine import ClusterMachine
 from coordinator.cluster.state import ClusterState
+from coordinator.cluster.transaction_commands import expire
 from coordinator.entries import decode_entry, decode_snapshot, encode_entry, encode_snapshot
 from coordinator.groups.state_machine import ConsumerGroups
 from coordinator.raft.errors import PayloadTooLargeError, ProposalRefusedError
@@ -89,6 +90,15 @@ class ReplicatedMetadata:
             NotControllerError: Another node decides.
         """
         return self._controller_of_this_term().state
+
+    def are_transactions_due(self) -> bool:
+        """Return whether some batch is open for too long, or a name can be forgotten.
+
+        Raises:
+            NotControllerError: Another node decides.
+        """
+        state = self._controller_of_this_term().state
+        return bool(expire(state, now_ms=self._env.clock.now_ms()).records)
 
     def check(self, command: Command) -> None:
         """Check a command against what is known here; nothing is changed.

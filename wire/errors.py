@@ -38,6 +38,9 @@ Pure: no clock, no I/O.
     │   ├── FencedInstanceError           .incarnation of the process that took over
     │   ├── StaleMemberEpochError         .member_epoch from which on the partition is the member's
     │   ├── PartitionNotOwnedError        the member was not given the partition, or let go of it
+    │   ├── StaleTransactionError         a later batch of this name is open or committed
+    │   ├── TransactionGoneError          the batch is not open any more: begin and stage anew
+    │   ├── StagedRecordsLostError        committed, and some of it was lost before it was appended
     │   ├── FencedLeaderEpochError / StalePartitionEpochError / StaleBrokerEpochError
     │   ├── DuplicateBrokerError          the node id or the disk belongs to another broker
     │   ├── CorruptRecordError            stored bytes are damaged: .offset, .next_offset
@@ -63,6 +66,9 @@ from wire.broker_error import ErrorDetail as ErrorDetail  # noqa: PLC0414 (offer
 from wire.broker_error import RetriableError as RetriableError  # noqa: PLC0414 (offered here)
 from wire.broker_error import TidelogError as TidelogError  # noqa: PLC0414 (offered here)
 from wire.error_code import ErrorCode
+from wire.transaction_errors import StagedRecordsLostError as StagedRecordsLostError  # noqa: PLC0414
+from wire.transaction_errors import StaleTransactionError as StaleTransactionError  # noqa: PLC0414
+from wire.transaction_errors import TransactionGoneError as TransactionGoneError  # noqa: PLC0414
 
 
 @final

@@ -140,11 +140,11 @@ class ClusterHandler:
         return due
 
     def _places(self, wanted: TopicToElect) -> list[_Place]:
-        """Return partitions of a topic, and those of the journals of its queues."""
+        """Return partitions of a topic, and those of what stands beside it."""
         catalog = self._cluster.metadata.state.catalog
         topic = catalog.topic(wanted.topic)
         numbers = range(topic.partition_count) if wanted.partitions is None else wanted.partitions
-        topics = [topic, *catalog.journals_of(topic.topic_id)]
+        topics = [topic, *catalog.companions_of(topic.topic_id)]
         return [(each.topic_id, number) for each in topics for number in numbers]
 
     def _result(self, before: Partition | None, answer: PartitionAnswer) -> LeaderElected:

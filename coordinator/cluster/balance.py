@@ -76,10 +76,12 @@ class _Plan:
             and node_id not in state.drained_node_ids
         ]
         self._weights = {
-            topic.topic_id: 0 if topic.queue else 1 + len(state.catalog.journals_of(topic.topic_id))
+            topic.topic_id: (
+                0 if topic.is_companion else 1 + len(state.catalog.companions_of(topic.topic_id))
+            )
             for topic in state.catalog.topics
         }
-        """Replicas that move with one of a topic, itself included; 0 for journals."""
+        """Replicas that move with one of a topic, itself included; 0 for those."""
         self._next: dict[int, Iterator[tuple[Key, tuple[int, ...]]]] = {}
         self.move_count = 0
 

@@ -108,12 +108,12 @@ class PartitionChanges:
         self, wanted: Sequence[tuple[Topic, Happening]], number: int, *, may_complete: bool
     ) -> list[Step]:
         steps: dict[bytes, Step] = {}
-        # A topic before its journals: who leads these depends on who is in sync there.
-        for topic, happening in sorted(wanted, key=lambda each: each[0].queue is not None):
+        # A topic before what stands beside it: who leads these depends on who is in sync there.
+        for topic, happening in sorted(wanted, key=lambda each: each[0].is_companion):
             before = self.partition(topic.topic_id, number)
             assert before is not None, "a topic with queues has as many partitions as they"
             readers = None
-            if topic.queue is not None:
+            if topic.is_companion:
                 foreseen = steps.get(topic.source_id)
                 source = foreseen.after if foreseen else self.partition(topic.source_id, number)
                 assert source is not None, "a topic with queues is not deleted"
@@ -129,10 +129,10 @@ class PartitionChanges:
     def _in_the_same_places(self, topic: Topic) -> list[Topic]:
         """Return the other topics whose replicas are where those of this one are."""
         catalog = self._state.catalog
-        journals = catalog.journals_of(topic.source_id)
+        companions = catalog.companions_of(topic.source_id)
         source = catalog.topic_by_id(topic.source_id)
         assert source is not None, "a topic with queues is not deleted"
-        others = [each for each in (source, *journals) if each.topic_id != topic.topic_id]
+        others = [each for each in (source, *companions) if each.topic_id != topic.topic_id]
         return [each for each in others if each is not self._deleted]
 
     def _note(self, topic: Topic, number: int, after: Partition) -> Partition:

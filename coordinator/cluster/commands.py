@@ -10,7 +10,9 @@ import msgspec
 
 from coordinator import catalog
 from coordinator.cluster.records import Partition, Record
+from coordinator.cluster.transactions import AppendedPart
 from wire.errors import ErrorDetail, WireFormatError
+from wire.transactions import StagedPart, TransactionStatus
 
 Message = TypeVar("Message")
 
@@ -233,6 +235,59 @@ class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alte
     reset_overrides: list[str]
 
 
+class BeginTransaction(msgspec.Struct, frozen=True, array_like=True, tag="begin-transaction"):
+    """Open a batch of staged writes, or keep it open for longer.
+
+    Given again it finds the batch open under the same number, or committed.
+    """
+
+    name: str
+    batch_id: int
+    timeout_ms: int
+    """So long it stays open from now on."""
+    topics: list[str]
+    """Which are to have a staging log."""
+    staging_ids: list[bytes]
+    """One for each topic, for a staging log that has to be made; 16 bytes each, random."""
+
+
+class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commit-transaction"):
+    """Have what was staged appended, all of it. The same batch is committed once."""
+
+    name: str
+    batch_id: int
+    number: int
+    parts: list[StagedPart]
+
+
+class AbortTransaction(msgspec.Struct, frozen=True, array_like=True, tag="abort-transaction"):
+    """Close a batch without anything; one that is committed stays so."""
+
+    name: str
+    batch_id: int
+    number: int
+    """0 for whichever is open."""
+
+
+class ExpireTransactions(msgspec.Struct, frozen=True, array_like=True, tag="expire-transactions"):
+    """Close what is open for too long, and forget what was not used for too long."""
+
+
+class FinishedPart(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a commit of which a leader has seen to the end."""
+
+    part: AppendedPart
+    leader_epoch: int
+    """Of the partition."""
+
+
+class FinishParts(msgspec.Struct, frozen=True, array_like=True, tag="finish-parts"):
+    """Parts of commits are readable, or lost. Those that are done already are left out."""
+
+    node_id: int
+    parts: list[FinishedPart]
+
+
 class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag="catch-up"):
     """Nothing shall change: who asks wants to know all that was decided before."""
 
@@ -243,7 +298,12 @@ BrokerCommand = (
 TopicCommand = catalog.Command | CreateReplicatedTopic | AddPartitions | AlterClusterConfig
 QueueCommand = CreateQueue | AlterQueue | DeleteQueue
 PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas | GiveUpReplicas
-Command = BrokerCommand | TopicCommand | QueueCommand | PartitionCommand | CatchUp
+TransactionCommand = (
+    BeginTransaction | CommitTransaction | AbortTransaction | ExpireTransactions | FinishParts
+)
+Command = (
+    BrokerCommand | TopicCommand | QueueCommand | PartitionCommand | TransactionCommand | CatchUp
+)
 
 
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):
@@ -297,6 +357,15 @@ class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True, tag="partit
     answers: list[PartitionAnswer]
 
 
+class TransactionAnswer(msgspec.Struct, frozen=True, array_like=True, tag="transaction-answer"):
+    """The batch that a command was about."""
+
+    number: int
+    """Of the open transaction, or of the one that is committed by this; else 0."""
+    status: TransactionStatus
+    """Of the batch; `OPEN` also for one that nobody knows (any more)."""
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """There is nothing more to say."""
 
@@ -308,6 +377,7 @@ Reply = (
     | QueueAnswer
     | ProducerIds
     | PartitionAnswers
+    | TransactionAnswer
     | Done
 )
 

@@ -19,6 +19,7 @@ from coordinator.cluster.records import (
     Record,
 )
 from coordinator.cluster.state import ClusterState
+from coordinator.cluster.transactions import TransactionRecord
 
 Key = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -44,6 +45,9 @@ class Delta:
     """Topics that came, went or grew, with their names."""
     has_changed_brokers: bool = False
     """Brokers came, went, moved, were fenced or unfenced."""
+    has_transactions: bool = False
+    """Transactions of staged writes were begun, decided or done, or may have been. What was meant
+    for a deleted topic is done as well; that is among `reshaped_topics`."""
 
 
 def follow_records(state: ClusterState, records: Iterable[Record], node_id: int) -> Delta:
@@ -64,13 +68,15 @@ def follow_records(state: ClusterState, records: Iterable[Record], node_id: int)
             delta.altered_topics[record.topic_id] = None
         elif isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
             delta.has_changed_brokers = True
+        elif isinstance(record, TransactionRecord):
+            delta.has_transactions = True
     _compare(delta, before, state, node_id)
     return delta
 
 
 def compare_states(before: ClusterState, after: ClusterState, node_id: int) -> Delta:
     """Return what a newer image that came as a snapshot means for a broker."""
-    delta = Delta(has_changed_brokers=before.brokers != after.brokers)
+    delta = Delta(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
     partitions: dict[Key, Partition | None] = dict(_all(after, None))
     partitions |= _all(before, before)
     _compare(delta, partitions, after, node_id)

@@ -19,12 +19,14 @@ from coordinator.cluster.commands import (
     Outcome,
     PartitionCommand,
     QueueCommand,
+    TransactionCommand,
 )
 from coordinator.cluster.partition_commands import handle_partition_command
 from coordinator.cluster.queue_commands import handle_queue_command
 from coordinator.cluster.records import Record, Snapshot
 from coordinator.cluster.state import ClusterState
 from coordinator.cluster.topic_commands import handle_topic_command
+from coordinator.cluster.transaction_commands import handle_transaction_command
 
 
 @final
@@ -59,7 +61,8 @@ class ClusterMachine:
 
         Args:
             command: What somebody wants.
-            now_ms: Wall clock, for people; nothing is decided by it.
+            now_ms: Wall clock. It is for people, and says how long transactions of staged writes
+                stay open and are remembered; nothing else is decided by it.
 
         Raises:
             BrokerError: The command is refused; see `wire.errors`.
@@ -70,6 +73,8 @@ class ClusterMachine:
             return handle_partition_command(self._state, command, now_ms=now_ms)
         if isinstance(command, QueueCommand):
             return handle_queue_command(self._state, command)
+        if isinstance(command, TransactionCommand):
+            return handle_transaction_command(self._state, command, now_ms=now_ms)
         if isinstance(command, CatchUp):
             return Outcome([], Done())
         return handle_topic_command(self._state, command)

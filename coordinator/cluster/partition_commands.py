@@ -215,14 +215,12 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
 
 
 def _check_may_move(state: ClusterState, topic: Topic) -> None:
-    """Refuse to move a journal alone: it is where its topic is."""
-    if topic.queue is not None:
+    """Refuse to move a companion alone: it is where its topic is."""
+    if topic.is_companion:
         source = state.catalog.topic_by_id(topic.source_id)
-        assert source is not None, "a topic with queues is not deleted"
-        raise InvalidTopicError(
-            f"the journal of queue {topic.queue_name!r} moves with its topic {source.name!r}; move"
-            " that one"
-        )
+        assert source is not None, "what stands beside a topic goes before it"
+        what = f"the journal of queue {topic.queue_name!r}" if topic.queue else "a staging log"
+        raise InvalidTopicError(f"{what} moves with its topic {source.name!r}; move that one")
 
 
 def _before_reassignment(partition: Partition) -> tuple[int, ...]:

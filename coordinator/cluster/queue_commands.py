@@ -18,6 +18,7 @@ from coordinator.catalog import (
     TopicDeleted,
     journal_name,
 )
+from coordinator.cluster.beside import partitions_beside
 from coordinator.cluster.changes import PartitionChanges
 from coordinator.cluster.commands import (
     AlterQueue,
@@ -51,7 +52,6 @@ from wire.errors import (
     InvalidConfigError,
     InvalidRequestError,
     InvalidTopicError,
-    LeaderNotAvailableError,
     QueueExistsError,
     TopicExistsError,
     UnknownTopicError,
@@ -165,7 +165,7 @@ def _source(
     if state.catalog.has_topic(command.topic):
         topic = state.catalog.topic(command.topic)
         _check_topic(command, topic)
-        return [], topic.topic_id, _beside(state, topic)
+        return [], topic.topic_id, partitions_beside(state, topic)
     if command.topic_id is not None or (
         command.topic != command.name and command.partition_count is None
     ):
@@ -221,36 +221,6 @@ def _check_topic(command: CreateQueue, topic: Topic) -> None:
             f"{len(command.start_offsets)} start offsets were given; topic {topic.name!r} has"
             f" {topic.partition_count} partitions"
         )
-
-
-def _beside(state: ClusterState, topic: Topic) -> list[Partition]:
-    """Return the partitions of a journal, each where the one of its topic is."""
-    partitions: list[Partition] = []
-    for number, source in enumerate(state.partitions(topic.topic_id)):
-        in_sync = tuple(node for node in source.replicas if state.brokers[node].can_lead)
-        if not in_sync:
-            raise LeaderNotAvailableError(
-                f"nobody could lead the journal of partition {number} of {topic.name!r}: none of"
-                " its replicas is alive"
-            )
-        partitions.append(
-            Partition(
-                source.replicas,
-                in_sync,
-                leader=_first_leader(source, in_sync),
-                adding_replicas=source.adding_replicas,
-                removing_replicas=source.removing_replicas,
-            )
-        )
-    return partitions
-
-
-def _first_leader(source: Partition, in_sync: Sequence[int]) -> int:
-    """Return who leads a new journal: who leads its topic, if that one can."""
-    by_use = sorted(
-        in_sync, key=lambda node: (node != source.leader, node not in source.in_sync_replicas)
-    )
-    return by_use[0]
 
 
 def _source_overrides(
@@ -324,6 +294,9 @@ def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
             raise InvalidRequestError(
                 f"the topic of {command.name!r} has other queues: {listed_queues(others)}"
             )
+        staging = catalog.staging_of(journal.source_id)
+        if staging is not None:
+            records.append(TopicDeleted(staging.topic_id))
         records.append(TopicDeleted(journal.source_id))
     else:
         records += _no_longer_held_up(state, journal)

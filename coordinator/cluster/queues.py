@@ -1,4 +1,4 @@
-"""What follows for queues from their topics and from each other.
+"""What follows for queues and staging logs from their topics, and for queues from each other.
 
 Pure: no clock, no I/O.
 """
@@ -21,6 +21,23 @@ def journal_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
         name: source_overrides[name] for name in _SHARED_WITH_SOURCE if name in source_overrides
     }
     return {**_OF_JOURNALS, **shared}
+
+
+def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, as those of a topic, of the staging log of a topic with these ones.
+
+    What is staged goes into the topic later: it must not be larger than the topic takes.
+    """
+    overrides = journal_overrides(source_overrides)
+    if "batch_bytes_max" in source_overrides:
+        overrides["batch_bytes_max"] = source_overrides["batch_bytes_max"]
+    return overrides
+
+
+def companion_overrides(companion: Topic, source_overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a companion of a topic with these ones."""
+    settings = staging_overrides if companion.queue is None else journal_overrides
+    return settings(source_overrides)
 
 
 def listed_queues(journals: Iterable[Topic]) -> str:

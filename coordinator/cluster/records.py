@@ -8,6 +8,7 @@ something else gets another tag; a field is only ever appended, with a default. 
 import msgspec
 
 from coordinator import catalog
+from coordinator.cluster.transactions import TransactionRecord, TransactionsSnapshot
 
 
 class Broker(msgspec.Struct, frozen=True, array_like=True):
@@ -174,6 +175,7 @@ Record = (
     | PartitionsChanged
     | DataLossAccepted
     | ClusterConfigSet
+    | TransactionRecord
 )
 
 
@@ -196,3 +198,4 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster-snapsh
     next_broker_epoch: int
     data_losses: list[DataLossAccepted]
     drained_node_ids: list[int] = []
+    transactions: TransactionsSnapshot = TransactionsSnapshot()

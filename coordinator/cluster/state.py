@@ -31,6 +31,7 @@ from coordinator.cluster.records import (
     TopicSnapshot,
 )
 from coordinator.cluster.settings import ClusterConfig, cluster_config
+from coordinator.cluster.transactions import TransactionRecord, Transactions
 from coordinator.topic_config import topic_config
 from isr.durability import Durability
 
@@ -48,6 +49,8 @@ class ClusterState:
         """Begin empty."""
         self.catalog = Catalog()
         """Topics, their settings, producer ids; only to be read."""
+        self.transactions = Transactions()
+        """Staged writes; only to be read."""
         self._brokers: dict[int, Broker] = {}
         self._drained: dict[int, None] = {}
         self._partitions: dict[bytes, list[Partition]] = {}
@@ -67,6 +70,7 @@ class ClusterState:
         """
         state = cls()
         state.catalog = Catalog.from_snapshot(snapshot.catalog)
+        state.transactions = Transactions(snapshot.transactions)
         state._brokers = {broker.node_id: broker for broker in snapshot.brokers}
         state._drained = dict.fromkeys(snapshot.drained_node_ids)
         state._overrides = snapshot.overrides
@@ -93,6 +97,7 @@ class ClusterState:
             self._next_broker_epoch,
             list(self._data_losses),
             list(self._drained),
+            self.transactions.snapshot(),
         )
 
     @property
@@ -140,8 +145,8 @@ class ClusterState:
         return partitions[number] if 0 <= number < len(partitions) else None
 
     def source_partition(self, topic: Topic, number: int) -> Partition | None:
-        """Return where the messages are of a journal's partition; `None` for other topics."""
-        return None if topic.queue is None else self._partitions[topic.source_id][number]
+        """Return the partition beside which one of a companion stands; `None` for other topics."""
+        return self._partitions[topic.source_id][number] if topic.is_companion else None
 
     def may_lose_committed(self, topic: Topic, previous: Broker) -> bool:
         """Return whether an unclean stop of `previous` may have taken committed records with it.
@@ -186,7 +191,13 @@ class ClusterState:
                 self._config = cluster_config(record.overrides)
                 self._overrides = record.overrides
             case _:
-                self._apply_to_topics(record)
+                self._apply_to_what_is_kept(record)
+
+    def _apply_to_what_is_kept(self, record: CatalogRecord | TransactionRecord) -> None:
+        if isinstance(record, TransactionRecord):
+            self.transactions.apply(record)
+        else:
+            self._apply_to_topics(record)
 
     def _apply_to_topics(self, record: CatalogRecord) -> None:
         match record:
@@ -195,7 +206,9 @@ class ClusterState:
             case TopicAltered():
                 self._note_durability(record)
             case TopicDeleted():
-                for number, partition in enumerate(self._partitions.pop(record.topic_id)):
+                partitions = self._partitions.pop(record.topic_id)
+                self.transactions.topic_deleted(record.topic_id, len(partitions))
+                for number, partition in enumerate(partitions):
                     self._index.moved(record.topic_id, number, partition, NO_PARTITION)
                 self._fsync_since.pop(record.topic_id, None)
             case _:

@@ -11,6 +11,7 @@ from coordinator.catalog import (
     TakeProducerIds,
     Topic,
     TopicAltered,
+    TopicDeleted,
     TopicGrown,
     altered_topic,
     check_partition_count,
@@ -32,7 +33,7 @@ from coordinator.cluster.placement import (
     check_not_drained,
     place_replicas,
 )
-from coordinator.cluster.queues import journal_overrides, listed_queues
+from coordinator.cluster.queues import companion_overrides, listed_queues
 from coordinator.cluster.records import (
     Broker,
     ClusterConfigSet,
@@ -173,6 +174,12 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
         TopicGrown(topic.topic_id, command.partition_count),
         PartitionsAdded(topic.topic_id, partitions),
     ]
+    staging = state.catalog.staging_of(topic.topic_id)
+    if staging is not None:
+        records += [
+            TopicGrown(staging.topic_id, command.partition_count),
+            PartitionsAdded(staging.topic_id, partitions),
+        ]
     return Outcome(records, answer)
 
 
@@ -184,7 +191,7 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
     records: list[Record] = [*state.catalog.handle(command, replication_factor=replication_factor)]
     for record in list(records):
         assert isinstance(record, TopicAltered)
-        records += _altered_journals(state, record)
+        records += _altered_companions(state, record)
     changes = PartitionChanges(state)
     for record in records:
         assert isinstance(record, TopicAltered)
@@ -194,13 +201,12 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
     return Outcome([*records, *changes.records()], TopicAnswer(topic.topic_id))
 
 
-def _altered_journals(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
-    """Return what follows for the journals: what is promised of records is promised of them."""
-    overrides = journal_overrides(altered.overrides)
+def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
+    """Return what follows for companions: what is promised of records is promised of them."""
     return [
-        TopicAltered(journal.topic_id, overrides)
-        for journal in state.catalog.journals_of(altered.topic_id)
-        if journal.overrides != overrides
+        TopicAltered(companion.topic_id, overrides)
+        for companion in state.catalog.companions_of(altered.topic_id)
+        if (overrides := companion_overrides(companion, altered.overrides)) != companion.overrides
     ]
 
 
@@ -213,6 +219,9 @@ def _delete(state: ClusterState, command: DeleteTopic) -> Outcome:
             f"topic {command.name!r} has queues: {listed_queues(journals)}; delete them first:"
             " tidelog queue delete"
         )
+    staging = state.catalog.staging_of(topic_id)
+    if staging is not None:
+        records.insert(0, TopicDeleted(staging.topic_id))
     return Outcome(records, TopicAnswer(topic_id))
 
 

@@ -25,9 +25,21 @@ from coordinator.cluster.records import (
     PartitionsChanged,
     Record,
 )
+from coordinator.cluster.transactions import (
+    AppendedPart,
+    OpenTransaction,
+    PartsAppended,
+    TransactionBegun,
+    TransactionCommitted,
+    TransactionNamesForgotten,
+    TransactionProlonged,
+    TransactionsDropped,
+)
+from wire.transactions import StagedPart, StagedPiece
 
 FILE = Path(__file__).parent / "metadata_records_v1.hex"
 TOPIC_ID = bytes(range(0xA0, 0xB0))
+STAGING_ID = bytes(range(0xC0, 0xD0))
 JOURNAL_ID = bytes(range(0xB0, 0xC0))
 BROKER = Broker(
     1,
@@ -67,6 +79,9 @@ QUEUE = catalog.QueueSpec(
     frozen={"deduplication_scope": "group"},
     overrides={"lanes": "none"},
 )
+JOURNAL_CREATED = catalog.TopicCreated(
+    "queue@billing", JOURNAL_ID, 3, {"retention_ms": "unlimited"}, QUEUE
+)
 
 RECORDS: list[Record] = [
     CREATED,
@@ -86,10 +101,24 @@ RECORDS: list[Record] = [
     BrokerDrained(1, is_drained=True),
     CREATED,
     ALTERED,
-    catalog.TopicCreated("queue@billing", JOURNAL_ID, 3, {"retention_ms": "unlimited"}, QUEUE),
+    JOURNAL_CREATED,
     catalog.TopicAltered(JOURNAL_ID, {"retention_ms": "unlimited"}, {"max_receive_count": "5"}),
+    CREATED,
+    JOURNAL_CREATED,
+    catalog.TopicCreated("staged@orders", STAGING_ID, 3, {}, staging_of=TOPIC_ID),
+    TransactionBegun("query-1", OpenTransaction(7, 300, 1_700_000_000_000, 1_700_003_600_000)),
+    TransactionProlonged("query-1", 1_700_007_200_000),
+    TransactionCommitted(
+        "query-1",
+        70_000,
+        [StagedPart(TOPIC_ID, 1, [StagedPiece(1001, 0, 300, 200), StagedPiece(1002, 9, 10, 1)])],
+        1_700_000_001_000,
+    ),
+    TransactionsDropped(["query-1", "query-2"]),
+    PartsAppended([AppendedPart(70_000, TOPIC_ID, 1), AppendedPart(1, TOPIC_ID, 0, is_lost=True)]),
+    TransactionNamesForgotten(["query-1"]),
 ]
-IN_OLDER_FORM = range(2)
+IN_OLDER_FORM = (0, 1, 13, 15)
 """Lines of records that are written with more fields now, and stand further below as well."""
 
 
@@ -100,6 +129,9 @@ def line(record: Record) -> str:
 
 
 if __name__ == "__main__":
-    kept = FILE.read_text(encoding="utf-8").splitlines()[: len(IN_OLDER_FORM)]
-    written = [line(record) for record in RECORDS[len(IN_OLDER_FORM) :]]
-    FILE.write_text("".join(f"{each}\n" for each in [*kept, *written]), encoding="utf-8")
+    kept = FILE.read_text(encoding="utf-8").splitlines()
+    written = [
+        kept[number] if number in IN_OLDER_FORM else line(record)
+        for number, record in enumerate(RECORDS)
+    ]
+    FILE.write_text("".join(f"{each}\n" for each in written), encoding="utf-8")

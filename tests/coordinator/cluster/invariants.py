@@ -36,6 +36,8 @@ def check_state(state: ClusterState) -> None:
         assert len(partitions) in {topic.partition_count, 0}
         if topic.queue is not None:
             _check_journal(state, topic, topic.queue)
+        if topic.staging_of is not None:
+            _check_staging(state, topic)
         for number, partition in enumerate(partitions):
             _check_members(state, topic, partition)
             index.moved(topic.topic_id, number, NO_PARTITION, partition)
@@ -105,6 +107,22 @@ def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None
         target = _dead_letter_journal(state, target)
 
 
+def _check_staging(state: ClusterState, staging: Topic) -> None:
+    """Check that a staging log is where its topic is, and promises as much."""
+    source = state.catalog.topic_by_id(staging.source_id)
+    assert source is not None, "the topic of a staging log is gone"
+    assert not source.is_companion
+    assert state.catalog.staging_of(source.topic_id) is staging
+    assert staging.partition_count == source.partition_count
+    assert staging.config.durability is source.config.durability
+    assert staging.config.min_in_sync_replicas == source.config.min_in_sync_replicas
+    assert staging.config.log.batch_bytes_max == source.config.log.batch_bytes_max
+    for ours, theirs in zip(
+        state.partitions(staging.topic_id), state.partitions(source.topic_id), strict=True
+    ):
+        assert _place(ours) == _place(theirs), "a staging log is elsewhere than its topic"
+
+
 def _dead_letter_journal(state: ClusterState, journal: Topic) -> Topic | None:
     assert journal.queue_config is not None
     name = journal.queue_config.dead_letter_queue
@@ -116,10 +134,10 @@ def _place(partition: Partition) -> tuple[tuple[int, ...], ...]:
 
 
 def _check_reassignments(state: ClusterState, topic: Topic) -> None:
-    """Check that a move goes on as long as the topic or one of its journals is not ready."""
-    if topic.queue is not None:
+    """Check that a move goes on as long as the topic or one of its companions is not ready."""
+    if topic.is_companion:
         return
-    together = [topic, *state.catalog.journals_of(topic.topic_id)]
+    together = [topic, *state.catalog.companions_of(topic.topic_id)]
     for partitions in zip(*(state.partitions(each.topic_id) for each in together), strict=True):
         replicas = set(partitions[0].replicas)
         adding, removing = set(partitions[0].adding_replicas), set(partitions[0].removing_replicas)
@@ -146,8 +164,8 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
         new = set(now.replicas) - set(() if was is None else was.replicas)
         topic = state.catalog.topic_by_id(key[0])
         assert topic is not None
-        if topic.queue is not None and was is None:
-            new.clear()  # A new journal is where its topic is, whatever that means.
+        if topic.is_companion and was is None:
+            new.clear()  # A new companion is where its topic is, whatever that means.
         assert not new & set(state.drained_node_ids), "a drained broker was given a replica"
         if was is None:
             continue
@@ -241,6 +259,6 @@ def _check_copies(
 def check_same(one: ClusterState, other: ClusterState) -> None:
     """Check that nothing tells two states apart."""
     ours, theirs = dict(vars(one)), dict(vars(other))
-    for part in ("catalog", "_index"):
+    for part in ("catalog", "transactions", "_index"):
         assert vars(ours.pop(part)) == vars(theirs.pop(part))
     assert ours == theirs

@@ -367,7 +367,7 @@ MUTANTS: Final = (
     Mutant(
         "journal-promises-less",
         "durability of a topic is raised, that of its journals is not",
-        (topic_commands, "_altered_journals", _no_records),
+        (topic_commands, "_altered_companions", _no_records),
     ),
     Mutant(
         "dead-letters-come-back",

@@ -4,20 +4,26 @@ import pytest
 
 from coordinator.catalog import AlterTopic, CreateTopic, DeleteTopic, TakeProducerIds
 from coordinator.cluster.commands import (
+    AbortTransaction,
     AddPartitions,
     AlterClusterConfig,
     AlterPartitions,
     AlterQueue,
     BeginShutdown,
+    BeginTransaction,
     CatchUp,
     Command,
+    CommitTransaction,
     CreateQueue,
     CreateReplicatedTopic,
     DeleteQueue,
     Done,
     DrainBroker,
     ElectLeaders,
+    ExpireTransactions,
     FenceBroker,
+    FinishedPart,
+    FinishParts,
     GivenUpReplica,
     GiveUpReplicas,
     InSyncChange,
@@ -33,6 +39,7 @@ from coordinator.cluster.commands import (
     Reply,
     ShutdownProgress,
     TopicAnswer,
+    TransactionAnswer,
     UnfenceBroker,
     UnregisterBroker,
     decode_command,
@@ -41,7 +48,9 @@ from coordinator.cluster.commands import (
     encode_reply,
 )
 from coordinator.cluster.records import Partition
+from coordinator.cluster.transactions import AppendedPart
 from wire.errors import NotLeaderError, WireFormatError
+from wire.transactions import StagedPart, StagedPiece, TransactionStatus
 
 ID = b"0123456789abcdef"
 COMMANDS: list[Command] = [
@@ -65,6 +74,11 @@ COMMANDS: list[Command] = [
     AlterClusterConfig({"min_in_sync_replicas": "2"}, []),
     CreateQueue("q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"lanes": "1"}, 2, {}),
     AlterQueue("q", {"lanes": "2"}, ["retention_ms"]),
+    BeginTransaction("query-1", 7, 3_600_000, ["orders"], [ID]),
+    CommitTransaction("query-1", 7, 3, [StagedPart(ID, 0, [StagedPiece(1, 0, 20, 10)])]),
+    AbortTransaction("query-1", 7, 0),
+    ExpireTransactions(),
+    FinishParts(1, [FinishedPart(AppendedPart(3, ID, 0, is_lost=True), 5)]),
     DeleteQueue("q", ID, with_topic=True, cuts_ties=True),
 ]
 REPLIES: list[Reply] = [
@@ -79,6 +93,7 @@ REPLIES: list[Reply] = [
             PartitionAnswer(ID, 1, None, NotLeaderError("not the leader").to_wire()),
         ]
     ),
+    TransactionAnswer(3, TransactionStatus.COMMITTED),
     Done(),
 ]
 

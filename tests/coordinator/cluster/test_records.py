@@ -22,9 +22,9 @@ LINES = FILE.read_text(encoding="utf-8").splitlines()
 
 
 def test_what_is_written_now_is_what_was_written_then() -> None:
-    newer = len(IN_OLDER_FORM)
-
-    assert [line(record) for record in RECORDS[newer:]] == LINES[newer:]
+    assert len(LINES) == len(RECORDS)
+    for number, record in enumerate(RECORDS):
+        assert (line(record) == LINES[number]) == (number not in IN_OLDER_FORM)
 
 
 def test_what_was_written_then_is_read_as_it_was_meant() -> None:
