@@ -23,6 +23,7 @@ from tests.simulation.queues import life as queue_life
 from tests.simulation.queues import plans as queue_plans
 from tests.simulation.queues.book import QueueChecker
 from tests.simulation.queues.mutants import MUTANTS as QUEUE_MUTANTS
+from tests.simulation.queues.planted_again import MUTANTS as PLANTED_AGAIN
 from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIMPLIFICATIONS
 from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
 from tests.simulation.report import LifeReport, PlanType
@@ -96,7 +97,7 @@ QUEUES: Final = Kind(
     live=queue_life.live,
     probes=QUEUE_PROBES,
     simplifications=QUEUE_SIMPLIFICATIONS,
-    mutants=QUEUE_MUTANTS,
+    mutants=(*QUEUE_MUTANTS, *PLANTED_AGAIN),
     kept_plans=_HERE / "queues" / "kept_plans",
 )
 KINDS: Final[Mapping[str, Kind[Any]]] = {kind.name: kind for kind in (BROKER, CLUSTER, QUEUES)}

@@ -7,7 +7,7 @@ cluster.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from math import inf
-from typing import final
+from typing import NoReturn, final
 
 import msgspec
 
@@ -75,6 +75,19 @@ class FinalMessage(msgspec.Struct, frozen=True):
     value: bytes
     group: bytes | None
     headers: Mapping[str, bytes]
+    timestamp_ms: int = 0
+
+
+class JournalAppended(msgspec.Struct, frozen=True):
+    """What a leader has written to a journal."""
+
+    partition: tuple[bytes, int]
+    epoch: int
+    offset: int
+    """Of the first of the values."""
+    values: Sequence[bytes]
+    at: float = 0.0
+    """When, in simulated seconds."""
 
 
 class JournalLoaded(msgspec.Struct, frozen=True):
@@ -92,6 +105,19 @@ class JournalLoaded(msgspec.Struct, frozen=True):
     """What is to be moved to each target, in order."""
     epochs: Sequence[tuple[int, int]] = ()
     """Which leader epoch wrote the journal here, each with its first offset."""
+
+
+class Moving(msgspec.Struct, frozen=True):
+    """What a broker is about to send to where it is to be moved."""
+
+    partition: tuple[bytes, int]
+    """Of the journal that says so."""
+    target: tuple[bytes, int]
+    offsets: Sequence[int]
+    committed_end: int
+    """Up to which offset the journal is known there to be committed (exclusive)."""
+    epochs: Sequence[tuple[int, int]]
+    """As for `JournalLoaded`."""
 
 
 FinalTopic = Mapping[Place, FinalMessage]
@@ -112,7 +138,7 @@ class QueueChecker:
     lead_s: float
     """How far the time of day of any two brokers is apart, at most; set by the book."""
 
-    def fail(self, what: str) -> None:
+    def fail(self, what: str) -> NoReturn:
         """Say that the promise is broken.
 
         Raises:
@@ -123,13 +149,14 @@ class QueueChecker:
     def created(self, queue: str, queue_id: bytes) -> None:
         """A queue was created."""
 
-    def journal_appended(
-        self, partition: tuple[bytes, int], epoch: int, offset: int, values: Sequence[bytes]
-    ) -> None:
-        """A leader has written records to a journal, from this offset on, in its epoch."""
+    def journal_appended(self, appended: JournalAppended) -> None:
+        """A leader has written records to a journal."""
 
     def journal_loaded(self, loaded: JournalLoaded) -> None:
         """A broker has read a journal, and is about to serve."""
+
+    def moving(self, moving: Moving) -> None:
+        """A broker is about to send messages to where they are to be moved."""
 
     def sent(self, sent: Sent) -> None:
         """A user hands over a message."""
@@ -197,15 +224,17 @@ class QueueBook:
         """See `QueueChecker`."""
         self.tell(lambda checker: checker.created(queue, queue_id))
 
-    def journal_appended(
-        self, partition: tuple[bytes, int], epoch: int, offset: int, values: Sequence[bytes]
-    ) -> None:
+    def journal_appended(self, appended: JournalAppended) -> None:
         """See `QueueChecker`."""
-        self.tell(lambda checker: checker.journal_appended(partition, epoch, offset, values))
+        self.tell(lambda checker: checker.journal_appended(appended))
 
     def journal_loaded(self, loaded: JournalLoaded) -> None:
         """See `QueueChecker`."""
         self.tell(lambda checker: checker.journal_loaded(loaded))
+
+    def moving(self, moving: Moving) -> None:
+        """See `QueueChecker`."""
+        self.tell(lambda checker: checker.moving(moving))
 
     def sent(self, sent: Sent) -> None:
         """See `QueueChecker`."""

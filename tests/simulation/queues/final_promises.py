@@ -19,6 +19,8 @@ from tests.simulation.queues.book import (
     Wish,
 )
 from wire.queues import (
+    FIRST_SENT_HEADER,
+    LAST_RECEIVED_HEADER,
     ORIGIN_OFFSET_HEADER,
     ORIGIN_PARTITION_HEADER,
     ORIGIN_QUEUE_HEADER,
@@ -52,6 +54,11 @@ class _DeadLetter(NamedTuple):
     def receive_count(self) -> int:
         """How often it had been received."""
         return int(self.message.headers[RECEIVE_COUNT_HEADER])
+
+    @property
+    def last_received_ms(self) -> int:
+        """When it was received last; 0 if it never was."""
+        return int(self.message.headers[LAST_RECEIVED_HEADER])
 
 
 def _dead_letters(topic: FinalTopic) -> Iterator[_DeadLetter]:
@@ -156,7 +163,7 @@ class AllAccountedFor(QueueChecker):
 
 @final
 class DeadOnce(QueueChecker):
-    """A dead letter is what the message was, once, with its counts and the reason that was said."""
+    """A dead letter is what the message was, once, with its counts, its times and its reason."""
 
     def __init__(self) -> None:
         """Know of nothing."""
@@ -206,11 +213,16 @@ class DeadOnce(QueueChecker):
         queue, place = letter.origin
         setup = self.setups[queue]
         source = topics[setup.topic].get(place)
-        if source is None or (source.value, source.group) != (
-            letter.message.value,
-            letter.message.group,
-        ):
+        message = letter.message
+        if source is None:
+            self.fail(f"{letter} was nothing")
+        if (source.value, source.group) != (message.value, message.group):
             self.fail(f"{letter} was {source}")
+        first_sent = source.headers.get(FIRST_SENT_HEADER, b"%d" % source.timestamp_ms)
+        if message.headers.get(FIRST_SENT_HEADER) != first_sent:
+            self.fail(f"sent first at {first_sent.decode()} was {letter}")
+        if message.timestamp_ms < letter.last_received_ms - 2000 * self.lead_s:
+            self.fail(f"it is as old as its move, and was received later: {letter}")
         if not setup.is_strict:
             return
         told_count = len(self._deliveries[queue, place])

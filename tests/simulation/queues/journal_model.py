@@ -77,16 +77,20 @@ class JournalModel:
         self.received: dict[tuple[int, int], int] = {}
         """By lease and offset, which delivery that was."""
         self.first_received_ms: dict[int, int] = {}
+        self.gone_at: dict[int, float] = {}
+        """When it was written first that a message is not there any more, in simulated seconds."""
         self.moved_count = 0
         self._chains: dict[Target, _Chain] = {}
         self._attempts: dict[bytes, list[int]] = {}
         self._time_ms = 0
+        self._at = 0.0
         self._low_water_mark = 0
         self._fail = fail
         self._deliveries_max = deliveries_max
 
-    def apply(self, frame: Frame) -> None:
-        """Take over the next frame."""
+    def apply(self, frame: Frame, at: float = 0.0) -> None:
+        """Take over the next frame, which was written at this time (simulated seconds)."""
+        self._at = at
         if frame.now_ms < self._time_ms:
             self._fail("JournalIsKept", f"a frame of {frame.now_ms} after one of {self._time_ms}")
         self._time_ms = frame.now_ms
@@ -113,7 +117,7 @@ class JournalModel:
                     self._put(offset, entry.visible_at_ms, Kind.LEASED)
             case Deleted() | Expired():
                 for offset in self._existing(entry.runs, entry):
-                    del self.open[offset]
+                    self._gone(offset)
             case Extended():
                 for offset in self._existing(entry.runs, entry):
                     if self.open[offset].lease_id != entry.lease_id:
@@ -143,8 +147,8 @@ class JournalModel:
                     source.offsets.clear()
                     source.break_off()
             case Trimmed(offset=end) | Purged(end=end):
-                self._remove(range(min(self.open, default=self.cursor), end))
-                self.cursor = max(self.cursor, end)
+                self._pass_to(end)
+                self._remove(range(min(self.open, default=end), end))
             case Sought():
                 self._remove(range(self.cursor))
                 self.cursor = self._low_water_mark = entry.offset
@@ -178,7 +182,7 @@ class JournalModel:
         for offset in chain.pop(entry.count):
             if isinstance(entry, Moved):
                 self.moved_count += 1
-                del self.open[offset]
+                self._gone(offset)
             else:
                 self._put(offset, entry.visible_at_ms or self._time_ms, Kind.WAITING)
         if isinstance(entry, MoveFailed):
@@ -212,7 +216,11 @@ class JournalModel:
                 chain.offsets = kept
                 chain.break_off()
         for offset in [offset for offset in self.open if offset in offsets]:
-            del self.open[offset]
+            self._gone(offset)
+
+    def _gone(self, offset: int) -> None:
+        del self.open[offset]
+        self.gone_at.setdefault(offset, self._at)
 
     def _chain(self, target: Target) -> _Chain:
         return self._chains.setdefault((target[0], target[1]), _Chain())

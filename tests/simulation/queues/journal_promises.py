@@ -7,15 +7,25 @@ snapshot on, and what users were told.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NoReturn, final
 
 import msgspec
 
 from queue_layer.entries import decode
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import Delivered, FinalTopic, JournalLoaded, QueueChecker
+from tests.simulation.queues.book import (
+    Delivered,
+    FinalTopic,
+    JournalAppended,
+    JournalLoaded,
+    Moving,
+    Outcome,
+    QueueChecker,
+    Wish,
+)
 from tests.simulation.queues.journal_model import JournalModel
-from wire.queues import DELIVER_AT_HEADER
+from wire.queues import DELIVER_AT_HEADER, SettleAction
 
 _Partition = tuple[bytes, int]
 _MAC_SIZE = 16
@@ -34,16 +44,14 @@ def _fail(checker: str, what: str) -> NoReturn:
     raise ViolationError(checker, what)
 
 
-def _committed(
-    written: Mapping[int, bytes], epochs: Sequence[tuple[int, int]], offset: int
-) -> bytes:
-    """Return which of the things that leaders wrote at an offset is the committed one.
+def _committed(written: Mapping[int, bytes], epochs: Sequence[tuple[int, int]], offset: int) -> int:
+    """Return by the leader of which epoch what is committed at an offset was written.
 
     Not that of the latest leader, who may have died with it: what an earlier one wrote may be on
     the replica that leads then (seed 9010). Below the start of that log nobody parts any more.
     """
     epoch = max((epoch for epoch, first in epochs if first <= offset), default=max(written))
-    return written.get(epoch, written[max(written)])
+    return epoch if epoch in written else max(written)
 
 
 @final
@@ -51,7 +59,9 @@ class JournalIsKept(QueueChecker):
     """A broker that takes over knows what the journal says, from a snapshot on or not.
 
     And the journal says nothing that is impossible: that a message is handed out which is done,
-    dead, or held by somebody; that it is handed out too often; that time runs backwards.
+    dead, or held by somebody; that it is handed out too often; that time runs backwards. Nothing is
+    moved before it is committed there that it is to be moved, and what users were told to be
+    deleted was gone there before.
     """
 
     heeds_seeks = False
@@ -61,9 +71,13 @@ class JournalIsKept(QueueChecker):
         self._queues: dict[bytes, str] = {}
         self._values: defaultdict[_Partition, dict[int, dict[int, bytes]]] = defaultdict(dict)
         """By offset in the journal: what was written there, by leader epoch."""
+        self._written_at: defaultdict[_Partition, dict[tuple[int, int], float]] = defaultdict(dict)
+        """And when, by offset and leader epoch."""
         self._models: dict[_Partition, tuple[JournalModel, int]] = {}
         """And up to which offset of the journal it knows everything."""
         self._delivered: list[Delivered] = []
+        self._deleted: list[tuple[Delivered, float]] = []
+        """What users were told to be deleted, and when."""
 
     def created(self, queue: str, queue_id: bytes) -> None:
         """See `QueueChecker`."""
@@ -74,17 +88,21 @@ class JournalIsKept(QueueChecker):
         if self.setups[delivered.queue].is_strict:
             self._delivered.append(delivered)
 
-    def journal_appended(
-        self, partition: _Partition, epoch: int, offset: int, values: Sequence[bytes]
-    ) -> None:
+    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
-        known = self._values[partition]
-        for at, value in enumerate(values, offset):
-            known.setdefault(at, {})[epoch] = bytes(value)
+        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE:
+            self._deleted.append((wish.delivered, at))
+
+    def journal_appended(self, appended: JournalAppended) -> None:
+        """See `QueueChecker`."""
+        known = self._values[appended.partition]
+        for offset, value in enumerate(appended.values, appended.offset):
+            known.setdefault(offset, {})[appended.epoch] = bytes(value)
+            self._written_at[appended.partition][offset, appended.epoch] = appended.at
 
     def journal_loaded(self, loaded: JournalLoaded) -> None:
         """See `QueueChecker`."""
-        model, end = self._follow(loaded)
+        model, end = self._follow(loaded.partition, loaded.committed_end, loaded.epochs)
         if end != loaded.end_offset:
             return  # Not everything that it has read is committed.
         expected = {offset: tuple(state) for offset, state in sorted(model.open.items())}
@@ -102,16 +120,25 @@ class JournalIsKept(QueueChecker):
         if loaded.pending != model.pending:
             self.fail(f"{loaded.partition} is to move {loaded.pending}, true is {model.pending}")
 
-    def _follow(self, loaded: JournalLoaded) -> tuple[JournalModel, int]:
-        partition = loaded.partition
+    def moving(self, moving: Moving) -> None:
+        """See `QueueChecker`."""
+        model, end = self._follow(moving.partition, moving.committed_end, moving.epochs)
+        decided = model.pending.get(moving.target, [])
+        if end == moving.committed_end and decided[: len(moving.offsets)] != [*moving.offsets]:
+            self.fail(f"{moving}, and it is committed that {decided} are to be moved there")
+
+    def _follow(
+        self, partition: _Partition, committed_end: int, epochs: Sequence[tuple[int, int]]
+    ) -> tuple[JournalModel, int]:
         model, end = self._models.get(partition, (None, 0))
         if model is None:
             queue = self._queues.get(partition[0])
             deliveries_max = None if queue is None else self.setups[queue].deliveries_max
             model = JournalModel(_fail, deliveries_max=deliveries_max)
         values = self._values[partition]
-        while end < loaded.committed_end and end in values:
-            model.apply(decode(_committed(values[end], loaded.epochs, end)))
+        while end < committed_end and end in values:
+            epoch = _committed(values[end], epochs, end)
+            model.apply(decode(values[end][epoch]), self._written_at[partition][end, epoch])
             end += 1
         self._models[partition] = model, end
         return model, end
@@ -130,6 +157,14 @@ class JournalIsKept(QueueChecker):
             count = model.received.get((receipt.lease_id, offset))
             if count != delivered.receive_count:
                 self.fail(f"in the journal this is delivery {count}: {delivered}")
+        for delivered, told_at in self._deleted:
+            number, offset = delivered.place
+            gone_at = models[delivered.queue, number].gone_at.get(offset, inf)
+            if gone_at > told_at:
+                self.fail(
+                    f"it was said at {told_at:.3f} that it is deleted, and by the journal it is"
+                    f" gone at {gone_at:.3f}: {delivered}"
+                )
         for (queue, number), model in models.items():
             topic = topics[self.setups[queue].topic]
             for offset, received_ms in model.first_received_ms.items():

@@ -7,16 +7,22 @@ on; the code under test knows nothing of it.
 # It looks at what brokers show to nobody.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+import trio
+
+from broker.partition import Partition
+from broker.queues.dead_letters import Record
 from broker.queues.journal import Journal
+from broker.queues.mover import Mover
 from broker.slices import SliceReader
 from queue_layer.entries import Frame
+from queue_layer.pending_moves import MoveBatch
 from queue_layer.queue_partition import QueuePartition
-from tests.simulation.mutant import Mutant
-from tests.simulation.queues.book import JournalLoaded, QueueBook
+from tests.simulation.mutant import Mutant, Patch
+from tests.simulation.queues.book import JournalAppended, JournalLoaded, Moving, QueueBook
 from tests.simulation.queues.journal_model import State
 
 
@@ -24,12 +30,13 @@ from tests.simulation.queues.journal_model import State
 def watching_journals(book: QueueBook) -> Generator[None]:
     """Tell `book` of all journals while the block runs."""
     # As they are now: there may be planted bugs in them.
-    append, load = Journal._append_batch, Journal.load
+    append, load, produce = Journal._append_batch, Journal.load, Mover._produce
 
     def append_watched(self: Journal, values: list[bytes], now_ms: int) -> None:
         offset = self.partition.log.log_end_offset
         append(self, values, now_ms)
-        book.journal_appended(self.partition.key, self.epoch, offset, values)
+        now = trio.current_time()
+        book.journal_appended(JournalAppended(self.partition.key, self.epoch, offset, values, now))
 
     async def load_watched(
         self: Journal, reader: SliceReader, apply: Callable[[Frame], None]
@@ -39,10 +46,27 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         book.journal_loaded(_loaded(self, core))
         return found
 
-    wrapped: dict[str, Any] = {"_append_batch": append_watched, "load": load_watched}
-    patches = [(Journal, name, function) for name, function in wrapped.items()]
+    async def produce_watched(self: Mover, batch: MoveBatch, records: list[Record]) -> int:
+        book.moving(_moving(self._served.journal.partition, batch, records))
+        return await produce(self, batch, records)
+
+    patches: list[Patch] = [
+        (Journal, "_append_batch", append_watched),
+        (Journal, "load", load_watched),
+        (Mover, "_produce", produce_watched),
+    ]
     with Mutant("witness", "somebody watches", *patches).planted():
         yield
+
+
+def _moving(journal: Partition, batch: MoveBatch, records: Sequence[Record]) -> Moving:
+    return Moving(
+        journal.key,
+        batch.target,
+        [record.offset for record in records],
+        journal.high_watermark,
+        journal.log.leader_epochs.entries,
+    )
 
 
 def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:

@@ -25,10 +25,20 @@ from queue_layer.entries import (
 )
 from queue_layer.message_status import Kind
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import Delivered, FinalMessage, JournalLoaded, QueueBook
+from tests.simulation.queues.book import (
+    Delivered,
+    FinalMessage,
+    JournalAppended,
+    JournalLoaded,
+    Moving,
+    Outcome,
+    QueueBook,
+    Wish,
+)
 from tests.simulation.queues.journal_model import JournalModel, State
 from tests.simulation.queues.journal_promises import JournalIsKept
 from tests.simulation.queues.plans import QueueSetup
+from wire.queues import SettleAction
 
 TARGET = (b"dead", 0)
 PLACE = (b"queue", 0)
@@ -146,11 +156,15 @@ def test_a_model_objects_to_what_no_queue_may_write(
     assert objection.value.checker == checker
 
 
+def written(entry: AnyEntry, offset: int, *, epoch: int) -> JournalAppended:
+    return JournalAppended(PLACE, epoch, offset, [encode(Frame(1, [entry]))], at=float(offset))
+
+
 def book_of(*entries: AnyEntry, epoch: int = 1) -> QueueBook:
     book = QueueBook([JournalIsKept()], [JOBS], lead_s=0.0)
     book.created("jobs", b"queue")
     for offset, entry in enumerate(entries):
-        book.journal_appended(PLACE, epoch, offset, [encode(Frame(1, [entry]))])
+        book.journal_appended(written(entry, offset, epoch=epoch))
     return book
 
 
@@ -187,7 +201,7 @@ def test_who_knows_anything_else_is_not(wrong: JournalLoaded) -> None:
 
 def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
     book = book_of(Sought(0), received(1, 0), epoch=2)
-    book.journal_appended(PLACE, 1, 1, [encode(Frame(1, [received(1, 7)]))])
+    book.journal_appended(written(received(1, 7), 1, epoch=1))
 
     book.journal_loaded(loaded(2, {0: LEASED}))
 
@@ -195,7 +209,7 @@ def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
 def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
     """Seed 9010."""
     book = book_of(Sought(0), received(1, 0))
-    book.journal_appended(PLACE, 2, 1, [encode(Frame(1, [received(1, 7)]))])
+    book.journal_appended(written(received(1, 7), 1, epoch=2))
 
     book.journal_loaded(loaded(2, {0: LEASED}, epochs=((1, 0), (3, 2))))
 
@@ -222,6 +236,38 @@ def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> 
     book.delivered(delivery(lease_id, count))
     with pytest.raises(ViolationError, match="JournalIsKept"):
         book.ended(topics)
+
+
+def deleted_at(told_at: float) -> QueueBook:
+    """Return what is known of a message that is deleted by the third entry, and said to be."""
+    book = book_of(Sought(0), received(1, 0), Deleted([(0, 1)]))
+    book.journal_loaded(loaded(3, {}))
+    book.delivered(delivery(1, 1))
+    wish = Wish(delivery(1, 1), SettleAction.DELETE, 1.0)
+    book.told(wish, Outcome.DONE, told_at)
+    return book
+
+
+TOPICS = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
+
+
+def test_what_is_said_to_be_deleted_is_gone_by_then() -> None:
+    deleted_at(2.0).ended(TOPICS)
+
+    with pytest.raises(ViolationError, match=r"gone at 2\.000"):
+        deleted_at(1.9).ended(TOPICS)
+
+
+def test_nothing_is_moved_before_that_is_committed() -> None:
+    book = book_of(Sought(0), received(1, 0), Died([(0, 1)], TARGET))
+    moving = Moving(PLACE, TARGET, [0], committed_end=3, epochs=((1, 0),))
+    book.moving(moving)
+
+    with pytest.raises(ViolationError, match="JournalIsKept"):
+        book.moving(msgspec.structs.replace(moving, offsets=[0, 1]))
+    too_early = book_of(Sought(0), received(1, 0), Died([(0, 1)], TARGET))
+    with pytest.raises(ViolationError, match="JournalIsKept"):
+        too_early.moving(msgspec.structs.replace(moving, committed_end=2))
 
 
 def test_what_was_to_wait_is_not_handed_out_before() -> None:

@@ -22,6 +22,7 @@ from tests.simulation.queues.life import checkers
 from tests.simulation.queues.plans import QueueSetup
 from wire.queues import SettleAction
 
+SENT_MS, MOVED_MS = 1000, 2000
 JOBS = QueueSetup(
     "jobs", "jobs", 1, settings={"dead_letter_queue": "dead", "max_receive_count": "2"}
 )
@@ -91,7 +92,13 @@ def sent(
 
 
 def letter(
-    offset: int = 0, *, value: bytes = b"0", count: int = 2, reason: str = "max_receive_count"
+    offset: int = 0,
+    *,
+    value: bytes = b"0",
+    count: int = 2,
+    reason: str = "max_receive_count",
+    sent_ms: int = SENT_MS,
+    moved_ms: int = MOVED_MS,
 ) -> FinalMessage:
     headers = {
         "tidelog.origin.queue": b"jobs",
@@ -99,12 +106,14 @@ def letter(
         "tidelog.origin.offset": b"%d" % offset,
         "tidelog.receive_count": b"%d" % count,
         "tidelog.reason": reason.encode(),
+        "tidelog.last_received_ms": b"%d" % (MOVED_MS - 1),
+        "tidelog.first_sent_ms": b"%d" % sent_ms,
     }
-    return FinalMessage(value, b"g", headers)
+    return FinalMessage(value, b"g", headers, moved_ms)
 
 
 def message(value: bytes, group: bytes = b"g") -> FinalMessage:
-    return FinalMessage(value, group, {})
+    return FinalMessage(value, group, {}, SENT_MS)
 
 
 def ended(
@@ -187,6 +196,14 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
     "dead for nothing": (
         "DeadOnce",
         [ended(message(b"0"), dead=(letter(reason="no reason"),))],
+    ),
+    "dead and sent at another time": (
+        "DeadOnce",
+        [ended(message(b"0"), dead=(letter(sent_ms=SENT_MS + 1),))],
+    ),
+    "dead and as old as it was": (
+        "DeadOnce",
+        [ended(message(b"0"), dead=(letter(moved_ms=SENT_MS),))],
     ),
     "rejected and nowhere": (
         "DeadOnce",

@@ -1,0 +1,142 @@
+"""Defects that queues once had, planted again: those that lives can come upon."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.queues import dead_letters, mover
+from broker.queues.dead_letters import Record
+from broker.queues.journal import Journal
+from broker.queues.sending import PendingSend
+from broker.queues.served import ServedPartition
+from broker.slices import SliceReader
+from client import queue_settler
+from client.partition_queue import PartitionQueue
+from client.producer_batch import ProducerBatch
+from logstore.producer_state import ProducerStates
+from logstore.segments import Segments
+from queue_layer.entries import Frame
+from tests.simulation.mutant import Mutant
+from wire.errors import DuplicateSequenceError, MessageGoneError
+from wire.queues import SettleAction
+from wire.record_batch import BatchHeader
+
+
+def _check_known(self: ProducerStates, header: BatchHeader) -> int | None:
+    producer = self._producers.get(header.producer_id)
+    if producer is None or (header.producer_epoch == producer.epoch and not producer.window):
+        return None
+    return _check(self, header)
+
+
+_check = ProducerStates.check
+
+
+def _duplicate_is_there(
+    self: PartitionQueue, batch: ProducerBatch, error: Exception, now: float
+) -> None:
+    if isinstance(error, DuplicateSequenceError):
+        self.acknowledge(batch, None, None)
+    else:
+        _refuse(self, batch, error, now)
+
+
+_refuse = PartitionQueue.refuse
+
+
+def _as_known(self: Segments, known_ms: Sequence[int], end_ms: int) -> list[int]:
+    del self, end_ms
+    return list(known_ms)
+
+
+def _batch_of_old(records: Sequence[Record], *, now_ms: int, **fields: int) -> bytearray:
+    del now_ms
+    return _batch_of(records, now_ms=records[0].timestamp_ms, **fields)
+
+
+_batch_of: Callable[..., bytearray] = dead_letters.batch_of
+
+
+def _for_ever(_: PendingSend) -> float:
+    return 1e6
+
+
+def _go_on_reading(self: PendingSend) -> None:
+    self.replier.asking.parked.pop(self, None)
+
+
+def _deadline_also_in_a_read(self: ServedPartition) -> int | None:
+    if not self.waiters or not self.is_loaded or self.error is not None:
+        return None
+    return self.core.next_deadline_ms
+
+
+async def _caught_up(self: ServedPartition) -> None:
+    """Begin at once."""
+    del self
+
+
+async def _load_committed(
+    self: Journal, reader: SliceReader, apply: Callable[[Frame], None]
+) -> bool:
+    offset, high_watermark = self.partition.log.log_start_offset, self.partition.high_watermark
+
+    def apply_committed(frame: Frame) -> None:
+        nonlocal offset
+        if offset < high_watermark:
+            apply(frame)
+        offset += 1
+
+    return await _load(self, reader, apply_committed)
+
+
+_load = Journal.load
+
+
+MUTANTS: Final = (
+    Mutant(
+        "unknown-producer-anywhere",
+        "a producer of which nothing is known may begin with any sequence",
+        (ProducerStates, "check", _check_known),
+        (PartitionQueue, "refuse", _duplicate_is_there),
+    ),
+    Mutant(
+        "damage-taken-for-old",
+        "retention takes what cannot be read for as old as can be",
+        (Segments, "_newest_ms", _as_known),
+    ),
+    Mutant(
+        "dead-and-as-old",
+        "a dead letter is as old as the message that it was",
+        (mover, "batch_of", _batch_of_old),
+    ),
+    Mutant(
+        "given-up-and-sent",
+        "what a sender has given up is appended all the same, when the window was read",
+        (PendingSend, "timeout_s", property(_for_ever)),
+        (PendingSend, "drop", _go_on_reading),
+    ),
+    Mutant(
+        "dead-told-as-deleted",
+        "whoever deletes again what is a dead letter by then is told that it is deleted",
+        (
+            queue_settler,
+            "_REFUSED_BECAUSE_DONE",
+            {**queue_settler._REFUSED_BECAUSE_DONE, SettleAction.DELETE: (MessageGoneError,)},
+        ),
+    ),
+    Mutant(
+        "busy-while-reading",
+        "while messages are read a broker looks again and again whether a lease has ended",
+        (ServedPartition, "next_deadline_ms", property(_deadline_also_in_a_read)),
+    ),
+    Mutant(
+        "loaded-as-far-as-committed",
+        "a broker that takes over reads the journal as far as it knows it to be committed",
+        (ServedPartition, "_wait_until_caught_up", _caught_up),
+        (Journal, "load", _load_committed),
+    ),
+)
+"""All of them."""
