@@ -13,6 +13,7 @@ from client.address import Address
 from client.backoff import Backoff
 from client.config import ClientConfig
 from client.metadata import MetadataCache
+from wire.diagnosis import diagnose
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -22,7 +23,7 @@ from wire.errors import (
     TidelogError,
     WireFormatError,
 )
-from wire.rpc import RpcConnection, connect_stream, diagnose
+from wire.rpc import RpcConnection, connect_stream
 
 CLIENT_VERSION = "1"
 """Told to brokers, for their logs."""

@@ -8,6 +8,7 @@ from typing import final
 
 from client.metadata import TopicPartition
 from client.record import RecordBatch
+from wire.env import BytesLike
 from wire.errors import CorruptRecordError
 from wire.record_batch import HEADER_SIZE, has_valid_payload, parse_header
 
@@ -16,8 +17,8 @@ from wire.record_batch import HEADER_SIZE, has_valid_payload, parse_header
 class FetchedChunk:
     """Whole batches in a row, taken one by one."""
 
-    def __init__(self, at: TopicPartition, content: bytes, high_watermark: int) -> None:
-        """Hold `content`, the copy of what a reply brought."""
+    def __init__(self, at: TopicPartition, content: BytesLike, high_watermark: int) -> None:
+        """Hold `content`: a copy of what a reply brought, or it itself for as long as it lasts."""
         self.at = at
         self.size = len(content)
         self._content = memoryview(content)

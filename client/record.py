@@ -100,6 +100,21 @@ class RecordBatch:
         return iter(self.records())
 
     @property
+    def has_append_time(self) -> bool:
+        """Whether a broker gave all records the time at which it appended them."""
+        return self._header.has_append_time
+
+    @property
+    def has_queue_fields(self) -> bool:
+        """Whether a record may be a chunk, or a large message; no record is if this is false."""
+        return self._header.has_queue_fields
+
+    @property
+    def has_only_chunks(self) -> bool:
+        """Whether every record is known to be a chunk; there may be some if this is false."""
+        return self._header.has_only_chunks
+
+    @property
     def offsets(self) -> Sequence[int]:
         """The offset of each record."""
         deltas = self._decoded().offset_deltas

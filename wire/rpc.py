@@ -12,6 +12,7 @@ import trio
 from wire import api
 from wire.api import Api
 from wire.connection import ClientConnection
+from wire.diagnosis import diagnose
 from wire.env import BytesLike, Network, Stream
 from wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
 from wire.outbox import Outbox
@@ -225,19 +226,6 @@ async def connect_stream(network: Network, host: str, port: int) -> Stream:
     except OSError as error:
         is_refused = isinstance(error, ConnectionRefusedError)
         raise ConnectError(diagnose(host, port, error), is_refused=is_refused) from error
-
-
-def diagnose(host: str, port: int, error: OSError) -> str:
-    """Return one line that says which address, what failed and what to try."""
-    if isinstance(error, ConnectionRefusedError):
-        advice = "nothing listens there; is the broker running (`tidelog serve`)?"
-    elif type(error).__name__ == "gaierror":
-        advice = "the host name is not known; check its spelling and the name service"
-    elif isinstance(error, TimeoutError):
-        advice = "no answer; check the address and any firewall between here and there"
-    else:
-        advice = "check the address and the network"
-    return f"cannot connect to {host}:{port}: {error.strerror or error}; {advice}"
 
 
 @asynccontextmanager

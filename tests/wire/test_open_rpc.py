@@ -11,9 +11,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.wire.brokers import HELLO_REPLY, FakeBroker
 from tests.wire.streams import FakeStream
+from wire.diagnosis import diagnose
 from wire.env import Listener, Stream
 from wire.errors import ConnectError, ConnectionLostError, NotLeaderError, WireFormatError
-from wire.rpc import RpcConnection, connect_stream, diagnose, open_rpc
+from wire.rpc import RpcConnection, connect_stream, open_rpc
 
 
 class FakeNetwork:

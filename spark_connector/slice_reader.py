@@ -1,0 +1,46 @@
+"""What a task does: read its slice and yield it as Arrow batches.
+
+Shell: puts the parts together. Nothing is kept but one Arrow batch, one answer of the broker and
+what is on its way.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from spark_connector.arrow import ArrowRows
+from spark_connector.fetching import RangeFetcher
+from spark_connector.large import LargeJoiner
+from spark_connector.offsets import Slice
+from spark_connector.pool import borrowed
+from spark_connector.read_options import ReadOptions
+
+
+def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a slice; whoever takes no more of them stops the reading.
+
+    Raises:
+        DataLossError: Some are gone, and that matters.
+        CorruptRecordError: A batch is damaged; the error names topic, partition and offset.
+        TidelogError: Nobody could be asked in time.
+    """
+    rows = ArrowRows(schema)
+    joiner = LargeJoiner(options, wanted) if options.large_messages == "join" else None
+    with borrowed(options.connection) as brokers:
+        fetcher = RangeFetcher(
+            brokers,
+            wanted,
+            fail_on_data_loss=options.fail_on_data_loss,
+            timeout_ms=options.fetch_timeout_ms,
+        )
+        try:
+            for batch in fetcher.batches():
+                records = joiner.joined(batch) if joiner is not None else batch
+                if records is not None and len(records):
+                    rows.add(records)
+                    if rows.is_full:
+                        yield rows.take()
+        finally:
+            fetcher.close()
+    if rows.row_count:
+        yield rows.take()

@@ -1,0 +1,32 @@
+"""One broker for all tests of the connector, and a topic of its own for each of them."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_connector.pool import close_idle
+from tests.spark_connector.town import Town
+from tests.tidelog.brokers import broker_in_a_thread
+from tidelog import blocking
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="session")
+def shared_client(data_dir: Path) -> Iterator[tuple[str, blocking.Client]]:
+    with broker_in_a_thread(data_dir) as address, blocking.connect(address) as client:
+        yield address, client
+        close_idle()
+
+
+@pytest.fixture
+def town(shared_client: tuple[str, blocking.Client], data_dir: Path) -> Town:
+    """Return a broker, a client of it, and the name of a topic that is not there yet."""
+    return Town(*shared_client, data_dir, f"topic-{next(_numbers)}")

@@ -1,0 +1,55 @@
+"""Columns are those of Spark's Kafka source, and others cannot be asked for."""
+
+import pytest
+
+from spark_connector.columns import check_projection, columns_of, ddl
+from spark_connector.read_options import ReadOptions
+from wire.errors import ConfigError
+
+
+def options(**given: str) -> ReadOptions:
+    given.setdefault("subscribe", "orders")
+    return ReadOptions.parse({"bootstrap.servers": "here:1", **given}, is_stream=False)
+
+
+def test_a_topic_has_the_columns_of_a_kafka_topic() -> None:
+    assert ddl(columns_of(options())) == (
+        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT,"
+        " timestamp TIMESTAMP, timestampType INT"
+    )
+    with_headers = ddl(columns_of(options(includeHeaders="true")))
+    assert with_headers.endswith(", headers ARRAY<STRUCT<KEY:STRING,VALUE:BINARY>>")
+
+
+def test_a_dead_letter_says_where_it_comes_from() -> None:
+    given = ReadOptions.parse(
+        {"bootstrap.servers": "here:1", "queueDeadLetters": "pay"}, is_stream=False
+    )
+
+    assert list(columns_of(given))[7:] == [
+        "originQueue", "originTopic", "originPartition", "originOffset", "receiveCount",
+        "firstReceived", "lastReceived", "firstSent", "reason",
+    ]  # fmt: skip
+
+
+def test_some_columns_are_read_in_the_order_asked_for() -> None:
+    wanted = [("offset", "bigint", True), ("value", "binary", True)]
+
+    assert check_projection(wanted, options()) == ("offset", "value")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ([("value", "string", True)], "column value is binary, not string"),
+        ([("values", "binary", True)], "there is no column 'values'"),
+        ([("Value", "binary", True)], "there is no column 'Value'"),
+        ([("value", "binary", False)], "cannot be NOT NULL"),
+        ([("value", "binary", True)] * 2, "twice"),
+        ([("reason", "string", True)], "there is no column 'reason'"),
+        ([], "no column"),
+    ],
+)
+def test_another_schema_is_refused(wanted: list[tuple[str, str, bool]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_projection(wanted, options())

@@ -1,0 +1,3 @@
+from pyarrow import Array, Scalar
+
+def add(left: Array, right: Scalar) -> Array: ...

@@ -1,0 +1,17 @@
+"""What to tell people when a connection cannot be made.
+
+Pure: no clock, no I/O.
+"""
+
+
+def diagnose(host: str, port: int, error: OSError) -> str:
+    """Return one line that says which address, what failed and what to try."""
+    if isinstance(error, ConnectionRefusedError):
+        advice = "nothing listens there; is the broker running (`tidelog serve`)?"
+    elif type(error).__name__ == "gaierror":
+        advice = "the host name is not known; check its spelling and the name service"
+    elif isinstance(error, TimeoutError):
+        advice = "no answer; check the address and any firewall between here and there"
+    else:
+        advice = "check the address and the network"
+    return f"cannot connect to {host}:{port}: {error.strerror or error}; {advice}"
