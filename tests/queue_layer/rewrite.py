@@ -1,0 +1,20 @@
+"""Writes anew what the commands of scenarios say: `python -m tests.queue_layer.rewrite`."""
+
+import sys
+from pathlib import Path
+
+from tests.queue_layer.stage import perform
+
+
+def main() -> None:
+    """Rewrite all scenarios, and name those that say something else now."""
+    for path in sorted((Path(__file__).parent / "scenarios").glob("*.txt")):
+        told = path.read_text(encoding="utf-8")
+        performed = perform(told)
+        if performed != told:
+            path.write_text(performed, encoding="utf-8")
+            sys.stdout.write(f"{path.name} says something else now\n")
+
+
+if __name__ == "__main__":
+    main()
