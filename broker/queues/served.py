@@ -1,10 +1,11 @@
 """One partition of a queue, served by this broker as long as it leads the journal.
 
 Shell: owns the task that loads it, and one that reads from the disk when messages are not in
-memory. All else is plain calls: nothing comes between a decision and its effect.
+memory. All else is plain calls: nothing comes between a decision and its effect. What is handed out
+is chosen in `broker.queues.taking`.
 """
 
-from typing import Final, Protocol, TypeVar, final
+from typing import Protocol, TypeVar, final
 
 import trio
 
@@ -15,21 +16,20 @@ from broker.partitions import Partitions
 from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
 from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
-from broker.queues.known_empty import KnownEmpty
 from broker.queues.moving import Moving
 from broker.queues.outdated import OutdatedMessages
 from broker.queues.reading import RecordReading
-from broker.queues.records import Gathered, Reading, SourceRecords
+from broker.queues.records import Reading, SourceRecords
 from broker.queues.supervision import start_supervised
-from broker.queues.taken import Nothing, Taken, taken_of
-from broker.queues.unreadable import UnreadableMessages
+from broker.queues.taken import Nothing, Taken
+from broker.queues.taking import Taking
 from broker.slices import SliceReader
 from logstore.slice import LogSlice
 from queue_layer.orders import order_for
 from queue_layer.outcome import Outcome
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
-from queue_layer.receiving import ReceiveCommand, ReceivePlan
+from queue_layer.receiving import ReceiveCommand
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -41,9 +41,6 @@ from wire.errors import (
 
 Result = TypeVar("Result")
 Reply = TypeVar("Reply")
-
-_MORE_RECORDS: Final = 20_000
-"""Are looked at when there was nothing to hand out among those that are known."""
 
 
 class MessageWaiter(Protocol):
@@ -143,14 +140,11 @@ class ServedPartition:
         self._outdated = OutdatedMessages(
             self.core, self.records, self.reading, surroundings.offsets
         )
-        self._known_empty = KnownEmpty()
-        self._unreadable = UnreadableMessages(self.core, facts.name, self.probe)
+        self._taking = Taking(self, lambda: surroundings.plan(self), facts.name)
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._has_changed = trio.Event()
         self._has_loaded = trio.Event()
-        self._watched: Partition | None = None
-        """Whose news of records are waited for."""
         journal.watchers[self] = None
 
     def now_ms(self) -> int:
@@ -199,7 +193,7 @@ class ServedPartition:
         await self.wait_loaded()
         self.require()
         await self.reading.drive(self.reading.feed(self.core, lambda: False))
-        self._require_undamaged()
+        self._taking.require_undamaged()
         if not self.core.is_ready:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
@@ -231,7 +225,7 @@ class ServedPartition:
             return
         self.error = error
         self.journal.partition.watchers.pop(self, None)
-        self._watch(None)
+        self._taking.watch(None)
         self._has_loaded.set()
         self._has_changed.set()
         self._surroundings.forget(self)
@@ -257,11 +251,6 @@ class ServedPartition:
         self._has_changed.set()
         if not self.journal.is_led:
             self.drop(self._surroundings.why_not_led(self))
-
-    def wake(self) -> None:
-        """See `broker.partition.DataWaiter`: there may be more records."""
-        self._watched = None
-        self.touch()
 
     def touch(self) -> None:
         """Have `attend` called soon."""
@@ -293,7 +282,7 @@ class ServedPartition:
             raise self.error
         self.facts = facts
         self.core.configure(config)
-        self._known_empty.forget()
+        self._taking.forget()
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
@@ -311,7 +300,7 @@ class ServedPartition:
 
     def attend(self) -> None:
         """Serve those who wait, as many as there are messages for."""
-        while self.waiters and self.error is None and not self._is_known_empty():
+        while self.waiters and self.error is None and not self._taking.is_known_empty:
             first = next(iter(self.waiters))
             first.attempt(self)
             if first in self.waiters:
@@ -347,7 +336,7 @@ class ServedPartition:
         """Let go of what the log has lost."""
         outcome = self._outdated.trim(self.now_ms())
         if outcome is not None:
-            self._unreadable.gone(lambda: self.decide(outcome))
+            self._taking.unreadable.gone(lambda: self.decide(outcome))
 
     # -- receiving ------------------------------------------------------------------------------
 
@@ -367,12 +356,12 @@ class ServedPartition:
             self._is_reading = True
             start_supervised(self._surroundings.nursery, self, self._expire)
             return Nothing.NOT_KNOWN_YET
-        if command.attempt_id is None and self._is_known_empty():
+        if command.attempt_id is None and self._taking.is_known_empty:
             self._surroundings.plan(self)
             return Nothing.THERE_IS_NONE
         self.require()
-        self._unreadable.look_again(self.records.partition())
-        taking = self._taking(waiter, command, bytes_max)
+        self._taking.unreadable.look_again(self.records.partition())
+        taking = self._taking.take(waiter.is_waiting, command, bytes_max)
         try:
             cold = next(taking)
         except StopIteration as stop:
@@ -381,62 +370,6 @@ class ServedPartition:
         self._is_reading = True
         start_supervised(self._surroundings.nursery, self, self._take_cold, waiter, taking, cold)
         return Nothing.NOT_KNOWN_YET
-
-    def _taking(
-        self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
-    ) -> Reading[Taken | Nothing]:
-        def is_enough() -> bool:
-            return self._can_offer and self.core.counts()[0] >= 2 * command.max_messages
-
-        def is_much_more() -> bool:
-            return self.core.records_from >= more_until
-
-        while True:
-            yield from self.reading.feed(self.core, is_enough)
-            if not waiter.is_waiting():
-                return Nothing.THERE_IS_NONE
-            now_ms = self.now_ms()
-            self.core.advance(now_ms)
-            if not self._can_offer:
-                self._await_news()
-                return Nothing.NOT_KNOWN_YET
-            is_worth_it = self.core.counts()[0] or command.attempt_id is not None
-            plan = self.core.plan(command, now_ms=now_ms) if is_worth_it else None
-            offers = [] if plan is None else list(plan)
-            if plan is None or not (offers or plan.exhausted):
-                self._require_undamaged()
-                if self.core.records_from < self.records.partition().high_watermark:
-                    more_until = self.core.records_from + _MORE_RECORDS
-                    yield from self.reading.feed(self.core, is_much_more)
-                    continue
-                self._unreadable.require_none(self.records.partition())
-                self._known_empty.found_none(self.core, self.core.records_from)
-                self._await_news()
-                return Nothing.THERE_IS_NONE
-            limit = bytes_max if plan.attempt is None else 1 << 62
-            gathered = yield from self.records.gather(
-                offers, bytes_max=limit, passes_damage=not self.core.config.is_fifo
-            )
-            if not waiter.is_waiting():
-                return Nothing.THERE_IS_NONE
-            taken = self._received(plan, gathered)
-            if taken is not None:
-                return taken
-
-    def _require_undamaged(self) -> None:
-        if self.records.damage is not None:
-            raise self.records.partition().passing(self.records.damage)
-
-    def _received(self, plan: ReceivePlan, gathered: Gathered) -> Taken | None:
-        """Decide what was read; `None` if somebody else was faster, or there is more to look at."""
-        self.require()
-        if self._unreadable.hold(plan, gathered):
-            return None
-        if gathered.damage is not None and not gathered.taken:
-            raise self.records.partition().passing(gathered.damage)
-        pieces = self.reading.pieces(gathered.batches)
-        received = self.decide(self.core.receive(plan, gathered.taken, now_ms=self.now_ms()))
-        return taken_of(received, pieces) if received.runs else None
 
     async def _expire(self) -> None:
         """Do away with what is too old, as far as the log can tell."""
@@ -473,27 +406,3 @@ class ServedPartition:
         finally:
             self._is_reading = False
             self.touch()
-
-    @property
-    def _can_offer(self) -> bool:
-        """Whether it knows enough records to hand out some."""
-        return self.core.is_ready or self.core.config.is_fifo
-
-    def _is_known_empty(self) -> bool:
-        source = self._watched
-        return source is not None and self._known_empty.holds(
-            self.core, source.high_watermark, self.now_ms()
-        )
-
-    def _await_news(self) -> None:
-        """Hear of more records, and of leases and delays that end."""
-        self._watch(self.records.partition())
-        self._surroundings.plan(self)
-
-    def _watch(self, partition: Partition | None) -> None:
-        """Hear of more records of this replica."""
-        if self._watched is not None and self._watched is not partition:
-            self._watched.stop_waiting(self)
-        self._watched = partition
-        if partition is not None:
-            partition.wait_for_data(self)
