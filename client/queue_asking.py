@@ -94,7 +94,7 @@ class QueueAsker:
         return await self.of_all(ask, is_repeatable=True)
 
     async def purge(self) -> list[QueuePartitionDone]:
-        """Do away with all messages there are now, and those sent until it is done."""
+        """Do away with all messages there are when their brokers hear of it."""
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]

@@ -6,6 +6,8 @@ all that there is to know of what the cursor has passed by then.
 """
 
 from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple
 
 from queue_layer.entries import AnyEntry, Deferred, Deleted, Expired
@@ -46,6 +48,17 @@ def removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
     return list(_entries(_removed(fold, runs, kind)))
 
 
+def removed_in_part(
+    fold: QueueFold, runs: list[Run], kind: _Removal, pieces_max: int
+) -> tuple[list[AnyEntry], int | None]:
+    """As `removed`, but stop after some pieces; return where, `None` if that is all of it."""
+    pieces = list(islice(_removed(fold, runs, kind), pieces_max + 1))
+    if len(pieces) <= pieces_max:
+        return list(_entries(pieces)), None
+    first, count = pieces[-2].run
+    return list(_entries(pieces[:-1])), first + count
+
+
 def _removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> Iterator[_Piece]:
     at = fold.cursor
     for first, count in runs:
@@ -65,12 +78,12 @@ def _of_fresh(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
     """Yield what fresh records that are passed over differ in from messages without any field."""
     if first >= end:
         return
-    timed = [_Piece(Deferred, (a, b - a), ms) for a, b, ms in fold.fresh.timed(first, end)]
-    chunks = [_Piece(Deleted, (a, b - a)) for a, b in fold.fresh.chunks(first, end)]
-    if timed and chunks:
-        yield from sorted((*timed, *chunks), key=lambda piece: piece.run)
-    else:
-        yield from timed or chunks
+    timed = (_Piece(Deferred, (a, b - a), ms) for a, b, ms in fold.fresh.timed(first, end))
+    if not fold.fresh.chunk_count:
+        yield from timed
+        return
+    chunks = (_Piece(Deleted, (a, b - a)) for a, b in fold.fresh.chunks(first, end))
+    yield from merge(timed, chunks, key=lambda piece: piece.run)
 
 
 def _entries(pieces: Iterable[_Piece]) -> Iterator[AnyEntry]:

@@ -49,13 +49,13 @@ from queue_layer.receipts import Receipts
 from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
 from queue_layer.redrive import Redrive
 from queue_layer.redriving import RedriveCommand
+from queue_layer.removing import Cancelled
 from queue_layer.snapshots import began_in_parts, parts, to_snapshot
 from queue_layer.standard_order import StandardOrder
 from wire.errors import BrokerError
 from wire.queues import (
     MessageState,
     PartitionReceived,
-    Refused,
     Run,
     SeenRun,
     Settled,
@@ -239,13 +239,14 @@ class QueuePartition:
         now_ms = self._fold.advance(now_ms)
         return Outcome(now_ms, [Sought(offset, self._fold.free_lease_id)], None)
 
-    def purge(self, *, now_ms: int) -> Outcome[int]:
-        """Decide that all messages that are there now are done; the reply says how many.
+    def purge(self, end: int, *, now_ms: int) -> Outcome[int]:
+        """Decide that all messages below an offset are done; the reply says how many there were.
 
-        Of a FIFO queue, also that those which are done already are no originals of duplicates.
+        Of a FIFO queue, also that those which are done already are no originals of duplicates. See
+        `removal_end`: that may be very many.
         """
         now_ms = self._fold.advance(now_ms)
-        count, end = sum(self.counts()), self._fold.fresh.end
+        count = removing.count_below(self._fold, end)
         is_news = count > 0 or (self.config.is_fifo and end > self._fold.purged_below)
         return Outcome(now_ms, [Purged(end)] if is_news else [], count)
 
@@ -278,11 +279,22 @@ class QueuePartition:
         entries = removing.expire(self._fold, before, self._config.retention_ms)
         return Outcome(now_ms, entries, None)
 
-    def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[list[Refused]]:
-        """Decide that delayed messages are done; the reply says which ones are not delayed."""
+    def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[Cancelled]:
+        """Decide that delayed messages are done; the reply says which ones are not delayed.
+
+        Of very many only the first ones: go on with the `rest` when others had their turn.
+        """
         now_ms = self._fold.advance(now_ms)
-        entries, refused = removing.cancel(self._fold, runs)
-        return Outcome(now_ms, entries, refused)
+        entries, cancelled = removing.cancel(self._fold, runs)
+        return Outcome(now_ms, entries, cancelled)
+
+    def removal_end(self, first: int, end: int) -> int:
+        """Return how far to `purge` or `trim` at once, on the way from an offset to another one."""
+        return removing.slice_end(self._fold, first, end, forgets_all=True)
+
+    def expiry_end(self, first: int, end: int) -> int:
+        """Return how far to `expire` at once, on the way from an offset to another one."""
+        return removing.slice_end(self._fold, first, end, forgets_all=False)
 
     # -- dead letters ---------------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Final, NamedTuple
 
 from queue_layer.entries import AnyEntry, Deleted, Expired, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
-from queue_layer.passing import removed
+from queue_layer.passing import removed, removed_in_part
 from queue_layer.receiving import joined
 from wire.errors import (
     BrokerError,
@@ -18,31 +20,90 @@ from wire.errors import (
 )
 from wire.queues import MessageState, Refused, Run
 
+PIECES_AT_ONCE: Final = 2_000
+"""Runs of messages that differ in something, of which each costs something: so many are some tens
+of milliseconds."""
+MESSAGES_AT_ONCE: Final = 10_000
+"""The same where each message costs something."""
 
-def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], list[Refused]]:
+
+class Cancelled(NamedTuple):
+    """What became of a part of the messages that were to be cancelled."""
+
+    refused: list[Refused]
+    rest: list[Run]
+    """Those that were not looked at, to be cancelled next."""
+
+
+def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
     """Return what to write about delayed messages that are not to be delivered at all.
 
     All others are refused: those that can be received, that somebody has, and that are not there.
+    Only some thousand pieces are looked at, the first ones; if they are far behind the cursor,
+    maybe none, but then the cursor gets nearer to them.
     """
-    cancelled: list[Run] = []
+    runs = joined(runs)
+    found = list(islice(_looked_at(fold, runs), PIECES_AT_ONCE))
+    if not found:
+        return [], Cancelled([], [])
+    reached = found[-1][1]
+    cancelled = [(a, b - a) for a, b, state in found if state is MessageState.DELAYED]
+    entries, stopped_at = removed_in_part(fold, joined(cancelled), Deleted, PIECES_AT_ONCE)
+    if stopped_at is not None:
+        reached = min(reached, stopped_at)
     refused: dict[MessageState | None, list[Run]] = {}
-    for first, count in joined(runs):
+    for first, end, state in found:
+        if first < reached and state is not MessageState.DELAYED:
+            refused.setdefault(state, []).append((first, min(end, reached) - first))
+    rest = [
+        (max(first, reached), first + count - max(first, reached))
+        for first, count in runs
+        if first + count > reached
+    ]
+    errors = [Refused(joined(each), _why_not(state).to_wire()) for state, each in refused.items()]
+    return entries, Cancelled(errors, rest)
+
+
+def _looked_at(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, MessageState | None]]:
+    """Yield the states of messages, in order; `None`: they are not there."""
+    for first, count in runs:
         at, end = first, first + count
         for piece_first, piece_end, state in _states(fold, first, end):
             if at < piece_first:
-                refused.setdefault(None, []).append((at, piece_first - at))
+                yield at, piece_first, None
+            yield piece_first, piece_end, state
             at = piece_end
-            piece = (piece_first, piece_end - piece_first)
-            if state is MessageState.DELAYED:
-                cancelled.append(piece)
-            else:
-                refused.setdefault(state, []).append(piece)
         if at < end:
-            refused.setdefault(None, []).append((at, end - at))
-    return (
-        removed(fold, joined(cancelled), Deleted),
-        [Refused(joined(found), _why_not(state).to_wire()) for state, found in refused.items()],
+            yield at, end, None
+
+
+def slice_end(fold: QueueFold, first: int, end: int, *, forgets_all: bool) -> int:
+    """Return where to stop on the way from an offset to another one, so that nobody waits long.
+
+    Args:
+        fold: As of now.
+        first: What is to be removed begins here.
+        end: Where it ends, exclusive.
+        forgets_all: Whether it costs nothing to remove all that there is (`Trimmed`, `Purged`).
+    """
+    pieces = chain(
+        fold.runs.pieces(first, min(end, fold.cursor)),
+        fold.fresh.timed(max(first, fold.cursor), end),
     )
+    beyond = next(islice(pieces, PIECES_AT_ONCE, None), None)
+    stop = end if beyond is None else beyond[0]
+    if fold.order is None or not fold.order.needs_all_records:
+        return stop
+    if forgets_all and stop >= fold.fresh.end:
+        return stop
+    return min(stop, first + MESSAGES_AT_ONCE)
+
+
+def count_below(fold: QueueFold, end: int) -> int:
+    """Return how many messages there are below an offset."""
+    below = fold.runs.pieces(fold.low_water_mark, min(end, fold.cursor))
+    fresh = fold.fresh.messages(fold.cursor, min(end, fold.fresh.end))
+    return sum(stop - first for first, stop, _ in below) + sum(stop - at for at, stop in fresh)
 
 
 def _states(fold: QueueFold, first: int, end: int) -> Iterator[tuple[int, int, MessageState]]:

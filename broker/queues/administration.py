@@ -17,6 +17,7 @@ from wire.errors import (
     BrokerError,
     CorruptRecordError,
     InvalidRequestError,
+    LeaderNotAvailableError,
     OffsetOutOfRangeError,
     UnknownQueueError,
 )
@@ -32,6 +33,7 @@ from wire.queues import (
     QueueDoneReply,
     QueuePartitionDone,
     RedriveRequest,
+    Refused,
     SeekRequest,
 )
 from wire.redrives import (
@@ -93,12 +95,27 @@ class QueueAdministration:
         )
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:
-        """Do away with every message that is there now."""
+        """Do away with every message that is there now, and with none that is sent later."""
+        ends: dict[ServedPartition, int] = {}
+        for number in request.partitions:
+            with suppress(BrokerError):  # It is told below.
+                served = self._server.find(request.queue_id, number)
+                ends[served] = served.records.partition().high_watermark
 
         async def purge(served: ServedPartition) -> int:
-            count = served.decide(served.core.purge(now_ms=served.now_ms()))
-            self._windows.doubt(*served.key)
-            return count
+            if served not in ends:
+                raise LeaderNotAvailableError("nobody knew what there was; ask again")
+            core, count = served.core, 0
+            # Whoever has just taken over may not have heard yet that so much is committed.
+            end = max(ends[served], served.loaded_to)
+            while True:
+                stop = core.removal_end(core.low_water_mark, end)
+                count += served.decide(core.purge(stop, now_ms=served.now_ms()))
+                self._windows.doubt(*served.key)
+                if stop >= end:
+                    return count
+                await trio.lowlevel.checkpoint()
+                served.require()
 
         return await self._do(request.queue_id, request.partitions, purge)
 
@@ -121,7 +138,14 @@ class QueueAdministration:
         served = self._server.find(request.queue_id, request.partition)
         with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
             await served.catch_up()
-        refused = served.decide(served.core.cancel(request.runs, now_ms=served.now_ms()))
+        refused: list[Refused] = []
+        rest = request.runs
+        while rest:
+            done = served.decide(served.core.cancel(rest, now_ms=served.now_ms()))
+            refused, rest = refused + done.refused, done.rest
+            if rest:
+                await trio.lowlevel.checkpoint()
+                await served.catch_up()
         await served.committed()
         return CancelReply(refused)
 

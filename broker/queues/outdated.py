@@ -14,8 +14,6 @@ from queue_layer.queue_partition import QueuePartition
 from wire.queues import MessageState
 
 _EXPIRE_EVERY_MS: Final = 60_000
-_EXPIRED_AT_ONCE: Final = 10_000
-"""Where each message costs something, so that it is some tens of milliseconds."""
 
 
 @final
@@ -38,6 +36,10 @@ class OutdatedMessages:
         self._trimmed = (0, 0, 0)
         """Where the log began when it was looked at last, what was here from then on, and how many
         were dead: those that are to be moved are kept, but they may come back."""
+        self._trimmed_to: int | None = None
+        """How far the trimming is that goes on, if it does."""
+        self._dead_before = 0
+        """How many were dead when it began."""
 
     def is_expiry_due(self, now_ms: int) -> bool:
         """Return whether it is time to look for what is too old; it is not, for a while then."""
@@ -69,15 +71,20 @@ class OutdatedMessages:
 
     def slices(self, before: int | None) -> Iterator[int]:
         """Yield the offsets below which to expire messages one after the other, up to the last."""
-        if before is None:
-            return
-        config = self._core.config
-        if config.is_fifo or config.has_fairness:
-            yield from range(self._core.low_water_mark + _EXPIRED_AT_ONCE, before, _EXPIRED_AT_ONCE)
-        yield before
+        at = self._core.low_water_mark
+        while before is not None and at < before:
+            at = self._core.expiry_end(at, before)
+            yield at
+
+    @property
+    def is_trimming(self) -> bool:
+        """Whether `trim` has more to do, when others had their turn."""
+        return self._trimmed_to is not None
 
     def trim(self, now_ms: int) -> Outcome[None] | None:
         """Return what to decide about messages that the log has lost; `None` if there are none.
+
+        Of very many the first ones; then it `is_trimming`.
 
         Raises:
             LeaderNotAvailableError: The log is not here.
@@ -85,12 +92,17 @@ class OutdatedMessages:
         core, start = self._core, self._records.partition().log.log_start_offset
         mark = core.low_water_mark
         if start <= mark:
+            self._trimmed_to = None
             return None
-        state = (start, mark, core.counts()[MessageState.DEAD])
-        if state == self._trimmed:
-            return None
-        self._trimmed = state
+        if self._trimmed_to is None:
+            self._dead_before = core.counts()[MessageState.DEAD]
+            if (start, mark, self._dead_before) == self._trimmed:
+                return None
         if core.records_from < start and core.has_moves_below(start):
             # Nobody can read what they said, and some are to be moved: they are there.
             core.records_came(core.records_from, start)
-        return core.trim(start, now_ms=now_ms)
+        end = core.removal_end(max(mark, self._trimmed_to or 0), start)
+        self._trimmed_to = end if end < start else None
+        if end == start:
+            self._trimmed = (start, mark, self._dead_before)
+        return core.trim(end, now_ms=now_ms)

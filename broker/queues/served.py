@@ -122,6 +122,8 @@ class ServedPartition:
         self.error: BrokerError | None = None
         """Why it is not served any more."""
         self.is_loaded = False
+        self.loaded_to = 0
+        """What is below was there when it was loaded, or is done."""
         self.waiters: dict[MessageWaiter, None] = {}
         self.impatient: dict[MessageWaiter, None] = {}
         """Those of them that are to be told as soon as it is known whether there is something."""
@@ -163,6 +165,7 @@ class ServedPartition:
             if not found:
                 start = self.facts.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
+            self.loaded_to = self.core.cursor
             self.core.serve(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
@@ -191,8 +194,12 @@ class ServedPartition:
             BrokerError: It is not served here, or they cannot be read.
         """
         await self.wait_loaded()
-        self.require()
-        await self.reading.drive(self.reading.feed(self.core, lambda: False))
+        try:
+            await self._trim_all()
+            await self.reading.drive(self.reading.feed(self.core, lambda: False))
+        except BrokerError as error:
+            # Of a disk that has failed here: whoever leads next has another one.
+            raise self.journal.partition.passing(error) from error
         self._taking.require_undamaged()
         if not self.core.is_ready:
             raise LeaderNotAvailableError(
@@ -333,7 +340,7 @@ class ServedPartition:
         self._surroundings.env.probe(event, severity=severity, **fields)
 
     def trim(self) -> None:
-        """Let go of what the log has lost."""
+        """Let go of what the log has lost, of very much only of a part."""
         outcome = self._outdated.trim(self.now_ms())
         if outcome is not None:
             self._taking.unreadable.gone(lambda: self.decide(outcome))
@@ -360,6 +367,10 @@ class ServedPartition:
             self._surroundings.plan(self)
             return Nothing.THERE_IS_NONE
         self.require()
+        if self._outdated.is_trimming:
+            self._is_reading = True
+            start_supervised(self._surroundings.nursery, self, self._trim)
+            return Nothing.NOT_KNOWN_YET
         self._taking.unreadable.look_again(self.records.partition())
         taking = self._taking.take(waiter.is_waiting, command, bytes_max)
         try:
@@ -371,9 +382,31 @@ class ServedPartition:
         start_supervised(self._surroundings.nursery, self, self._take_cold, waiter, taking, cold)
         return Nothing.NOT_KNOWN_YET
 
+    async def _trim(self) -> None:
+        """Let go of all that the log has lost, before anything is handed out."""
+        try:
+            await self._trim_all()
+        except BrokerError as error:
+            self.probe("messages_not_trimmed", severity="warning", reason=str(error))
+        finally:
+            self._is_reading = False
+            self.touch()
+
+    async def _trim_all(self) -> None:
+        """Let go of what the log has lost, however much it is.
+
+        Raises:
+            BrokerError: It cannot be written.
+        """
+        self.require()
+        while self._outdated.is_trimming:
+            await trio.lowlevel.checkpoint()
+            self.require()
+
     async def _expire(self) -> None:
         """Do away with what is too old, as far as the log can tell."""
         try:
+            await self._trim_all()
             before = await self._outdated.too_old_below(self.now_ms())
             for end in self._outdated.slices(before):
                 self.require()

@@ -15,6 +15,7 @@ from queue_layer.standard_order import StandardOrder
 from wire.queues import (
     MessageState,
     PartitionReceived,
+    Refused,
     Run,
     SettleAction,
     Settled,
@@ -127,6 +128,23 @@ class Driver:
 
     def delete(self, received: PartitionReceived, *offsets: int) -> Settled:
         return self.settle(received, SettleAction.DELETE, *offsets)
+
+    def cancel(self, runs: list[Run]) -> list[Refused]:
+        """Cancel delayed messages, as many times as it takes."""
+        refused: list[Refused] = []
+        while runs:
+            done = self.do(self.queue.cancel(runs, now_ms=self.now_ms))
+            refused, runs = refused + done.refused, done.rest
+        return refused
+
+    def purge(self) -> int:
+        """Do away with all that was told, as many times as it takes; return how many there were."""
+        count, end = 0, self.queue.records_from
+        while True:
+            stop = self.queue.removal_end(self.queue.low_water_mark, end)
+            count += self.do(self.queue.purge(stop, now_ms=self.now_ms))
+            if stop >= end:
+                return count
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name, without those that are 0."""

@@ -217,7 +217,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        count = self.driver.do(self.driver.queue.purge(now_ms=self.driver.now_ms))
+        count = self.driver.purge()
 
         assert count == sum(self.model.counts())
         self.model.purge(len(self.model.messages))
@@ -250,9 +250,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @rule(first=st.integers(0, 40), count=st.integers(1, 5))
     def cancel(self, first: int, count: int) -> None:
-        refused = self.driver.do(
-            self.driver.queue.cancel([(first, count)], now_ms=self.driver.now_ms)
-        )
+        refused = self.driver.cancel([(first, count)])
         wanted = range(first, min(first + count, len(self.model.messages)))
         delayed = {
             offset

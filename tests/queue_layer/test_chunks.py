@@ -94,7 +94,7 @@ def test_a_chunk_is_no_message_that_could_be_cancelled() -> None:
     later = driver.now_ms + SECOND
     driver.came(4, fields=[RecordFields(later), PART, RecordFields(later), RecordFields()])
 
-    refused = driver.do(driver.queue.cancel([(0, 4)], now_ms=driver.now_ms))
+    refused = driver.cancel([(0, 4)])
 
     assert [(each.runs, each.error.code) for each in refused] == [
         ([(1, 1)], ErrorCode.MESSAGE_GONE),
@@ -108,7 +108,7 @@ def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
     driver.chunks_came(2)
     driver.came(1)
 
-    assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 2
+    assert driver.purge() == 2
     assert driver.queue.low_water_mark == 4
     assert driver.counts() == {}
 

@@ -94,7 +94,7 @@ class Pair:
 
     def purge(self) -> None:
         if self.random.random() < 0.3:
-            self.driver.do(self.driver.queue.purge(now_ms=self.driver.now_ms))
+            self.driver.purge()
             self.model.purge()
 
     def compare(self) -> None:

@@ -101,7 +101,7 @@ def test_a_purge_stops_pending_moves() -> None:
     """Statement 71."""
     driver = with_dead_letters(3)
 
-    assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 3
+    assert driver.purge() == 3
 
     assert driver.queue.move_targets == []
     driver.came()

@@ -70,7 +70,7 @@ def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
     driver.settle(received, SettleAction.RELEASE, 1, delay_ms=SECOND)
     assert driver.counts() == {"visible": 8, "leased": 1, "delayed": 2}
 
-    count = driver.do(driver.queue.purge(now_ms=driver.now_ms))
+    count = driver.purge()
 
     assert count == 11
     assert driver.counts() == {}
@@ -85,7 +85,7 @@ def test_a_purge_of_an_empty_queue_writes_nothing() -> None:
     driver = Driver()
     entries = len(driver.journal)
 
-    assert driver.do(driver.queue.purge(now_ms=driver.now_ms)) == 0
+    assert driver.purge() == 0
     assert len(driver.journal) == entries
 
 

@@ -1,9 +1,14 @@
 """Messages that are too old, and those that are not wanted any more."""
 
+import pytest
+
+from queue_layer import removing
 from queue_layer.config import MINUTE_MS, QueueConfig
-from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
+from queue_layer.delivery_order import RecordFields
+from queue_layer.groups import GroupOrder
+from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from wire.error_code import ErrorCode
-from wire.queues import Run, SettleAction
+from wire.queues import Refused, Run, SettleAction
 
 SHORT = QueueConfig(retention_ms=MINUTE_MS, dead_letter_target=TARGET)
 
@@ -76,7 +81,7 @@ def test_a_scheduled_message_can_be_cancelled() -> None:
     driver.came(3, deliver_at_ms=START_MS + SECOND)
     assert driver.counts() == {"visible": 1, "delayed": 3}
 
-    assert driver.do(driver.queue.cancel([(2, 1)], now_ms=driver.now_ms)) == []
+    assert driver.cancel([(2, 1)]) == []
 
     assert driver.counts() == {"visible": 1, "delayed": 2}
     driver.wait(SECOND)
@@ -91,7 +96,7 @@ def test_a_message_that_is_not_delayed_cannot_be_cancelled() -> None:
     driver.delete(driver.take(1))
     driver.take(1)
 
-    refused = driver.do(driver.queue.cancel([(0, 9)], now_ms=driver.now_ms))
+    refused = driver.cancel([(0, 9)])
 
     found: dict[int, list[Run]] = {}
     for one in refused:
@@ -109,7 +114,7 @@ def test_a_scheduled_message_whose_time_has_come_cannot_be_cancelled() -> None:
     driver.came(1, deliver_at_ms=START_MS + SECOND)
     driver.wait(SECOND)
 
-    (refused,) = driver.do(driver.queue.cancel([(1, 1)], now_ms=driver.now_ms))
+    (refused,) = driver.cancel([(1, 1)])
 
     assert refused.error.code == ErrorCode.INVALID_REQUEST
     assert driver.counts() == {"visible": 2}
@@ -119,7 +124,83 @@ def test_a_message_that_was_released_with_a_delay_can_be_cancelled() -> None:
     driver = Driver(records=2)
     driver.settle(driver.take(1), SettleAction.RELEASE, delay_ms=SECOND)
 
-    assert driver.do(driver.queue.cancel([(0, 1)], now_ms=driver.now_ms)) == []
+    assert driver.cancel([(0, 1)]) == []
 
     driver.wait(SECOND)
     assert driver.offsets() == [1]
+
+
+@pytest.mark.parametrize("runs", [[(0, 60)], [(n, 1) for n in range(0, 60, 3)], [(58, 1)], []])
+def test_very_many_messages_are_cancelled_in_parts_that_come_to_the_same(
+    monkeypatch: pytest.MonkeyPatch, runs: list[Run]
+) -> None:
+    def drivers() -> Driver:
+        driver = Driver()
+        for number in range(30):
+            driver.came(fields=[RecordFields(deliver_at_ms=START_MS + SECOND + number)])
+            driver.came(fields=[RecordFields(is_chunk=number % 2 == 0)])
+        driver.take(3)
+        return driver
+
+    whole, parts = drivers(), drivers()
+    refused = whole.cancel(runs)
+    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 4)
+    entries = len(parts.journal)
+
+    refused_in_parts = parts.cancel(runs)
+
+    assert len(parts.journal) >= entries + 5 or not runs
+    assert places(refused_in_parts) == places(refused)
+    for driver in (whole, parts):
+        driver.fail_over()
+    assert parts.counts() == whole.counts()
+    assert parts.queue.look([], 0, 1000) == whole.queue.look([], 0, 1000)
+
+
+def places(refused: list[Refused]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for each in refused:
+        found.setdefault(each.error.code, set()).update(offsets_of(each.runs))
+    return found
+
+
+@pytest.mark.parametrize("is_fifo", [False, True])
+def test_very_much_is_purged_and_trimmed_in_parts(
+    monkeypatch: pytest.MonkeyPatch, *, is_fifo: bool
+) -> None:
+    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 3)
+    driver = Driver(QueueConfig(is_fifo=is_fifo), records=20)
+    for _ in range(9):
+        driver.take(1)
+    queue, ends, at = driver.queue, list[int](), 0
+
+    while at < 15:
+        at = queue.removal_end(at, 15)
+        ends.append(at)
+        driver.do(queue.trim(at, now_ms=driver.now_ms))
+    assert ends == [3, 6, 15]
+    assert driver.counts() == {"visible": 5}
+
+    assert driver.purge() == 5
+    assert driver.counts() == {}
+
+
+def test_where_each_message_costs_something_a_part_has_so_many_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 4)
+    driver = Driver(QueueConfig(is_fifo=True), records=20, make_order=GroupOrder)
+
+    assert driver.queue.removal_end(0, 19) == 4
+    assert driver.queue.expiry_end(0, 20) == 4
+    # All that it was told of can be forgotten at once.
+    assert driver.queue.removal_end(0, 20) == 20
+
+
+def test_a_purge_spares_what_comes_behind_its_end() -> None:
+    driver = Driver(records=10)
+    driver.take(4)
+
+    assert driver.do(driver.queue.purge(6, now_ms=driver.now_ms)) == 6
+
+    assert driver.offsets() == [6, 7, 8, 9]

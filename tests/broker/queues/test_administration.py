@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
+from queue_layer import removing
 from tests.broker.asking import Pending, batch_of, produce, raise_if, submit
 from tests.broker.queues.asking import (
     count,
@@ -49,6 +50,43 @@ async def test_a_purge_does_away_with_everything(mock_clock: MockClock) -> None:
         assert await states(client, queue) == (0, 0, 0, 0)
         await produce(client, topic_of(broker), batch_of(b"d"))
         assert [each.value for each in await receive(client, queue)] == [b"d"]
+
+
+async def test_a_purge_spares_what_is_sent_after_it_was_asked_for(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        world.work.hold_reads()
+        asked_for = submit(client, api.PURGE, PurgeRequest(queue, [0]))
+        await let_happen()
+        await produce(client, topic_of(broker), batch_of(b"c"))
+        world.work.let_all_read()
+
+        assert (await asked_for.reply()).results[0].count == 2
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+
+
+async def test_very_much_is_cancelled_and_purged_in_parts(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 2)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, delivery_delay_ms="1h")
+        for number in range(9):
+            await produce(client, topic_of(broker), batch_of(b"m", at_ms=START_MS + number))
+        request = CancelRequest(queue, 0, [(1, 1), (3, 2), (7, 3)])
+
+        (refused,) = (await submit(client, api.CANCEL, request).reply()).refused
+
+        assert refused.runs == [(9, 1)]
+        assert await states(client, queue) == (0, 0, 4, 0)
+        assert await purge(client, queue) == 4
+        assert await states(client, queue) == (0, 0, 0, 0)
 
 
 async def test_a_seek_hands_out_again_what_is_in_the_log(mock_clock: MockClock) -> None:

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from client.client import Client
-from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
+from tests.broker.queues.asking import Message, purge, received, submit_receive, submit_settle
 from tests.broker.queues.workers import JOURNAL, Workers
 from tests.broker.replication.three_brokers import (
     NODES,
@@ -252,6 +252,9 @@ def test_who_receives_from_a_disk_that_has_failed_is_told_to_ask_another_broker(
                 source.log.fail("the disk does not answer any more")
                 with pytest.raises(BrokerError) as told:
                     await received(submit_receive(connection, queue_id, 1))
+                assert told.value.is_retriable
+                with pytest.raises(BrokerError) as told:
+                    await purge(connection, queue_id)
                 assert told.value.is_retriable
             done.set()
 

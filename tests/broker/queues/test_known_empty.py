@@ -46,7 +46,7 @@ def test_it_holds_until_a_record_comes_or_a_lease_ends() -> None:
 def test_it_does_not_hold_when_anything_was_decided_or_when_it_is_in_doubt() -> None:
     queue, known = queue_with_a_lease(), KnownEmpty()
     known.found_none(queue, 1)
-    _carry_out(queue, queue.purge(now_ms=START_MS).frames)
+    _carry_out(queue, queue.purge(1, now_ms=START_MS).frames)
     assert not known.holds(queue, 1, START_MS)
 
     known.found_none(queue, 1)

@@ -10,6 +10,7 @@ import pytest
 from trio.testing import MockClock
 
 from broker.queues import outdated
+from queue_layer import removing
 from queue_layer.config import QueueConfig
 from tests.broker.asking import batch_of, delete_records, produce
 from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
@@ -55,7 +56,7 @@ async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something
     settings: dict[str, Any],
     decisions: int,
 ) -> None:
-    monkeypatch.setattr(outdated, "_EXPIRED_AT_ONCE", 10)
+    monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 10)
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="1min", **settings)
@@ -72,6 +73,29 @@ async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something
         assert [each.value for each in await receive(client, queue)] == [b"new"]
 
         assert journal.log.log_end_offset == end + decisions + 1
+
+
+async def test_what_the_log_has_lost_goes_in_slices_and_nothing_is_handed_out_meanwhile(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 2)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, visibility_timeout_ms="1s")
+        for number in range(10):
+            await produce(client, topic_of(broker), batch_of(b"%d" % number))
+            await receive(client, queue, 1)
+        await world.pass_time(2)
+        assert broker._partitions is not None
+        journal = broker._partitions.replica(queue, 0)
+        assert journal is not None
+        end = journal.log.log_end_offset
+
+        await delete_records(client, topic_of(broker), 9)
+        assert [each.value for each in await receive(client, queue)] == [b"9"]
+
+        assert journal.log.log_end_offset == end + 5 + 1
+        assert await states(client, queue) == (0, 1, 0, 0)
 
 
 async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
