@@ -151,7 +151,7 @@ class Controller:
         broker, now_ms = (heartbeat.node_id, heartbeat.broker_epoch), _now_ms()
         if not answer.is_fenced and not is_behind:
             sessions.heard(*broker, now_ms=now_ms)
-        sessions.told(*broker, index=self._node.applied_index, now_ms=now_ms)
+        sessions.told(*broker, index=self._node.commit_index, now_ms=now_ms)
         return answer
 
     async def admit(self, identity: Identity, address: tuple[str, int]) -> None:

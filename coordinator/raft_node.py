@@ -162,6 +162,14 @@ class RaftNode:
         return self._applied_index
 
     @property
+    def commit_index(self) -> int:
+        """The last entry that is decided, as far as this node knows.
+
+        It is above `applied_index` while the disk here takes nothing: others may have it.
+        """
+        return self._core.commit_index
+
+    @property
     def membership(self) -> Membership:
         """Who takes part, as far as this node knows."""
         return self._core.membership

@@ -170,8 +170,9 @@ class Submission:
             ),
             is_caught_up=request.is_caught_up,
         )
+        # Decided, not applied: with a full disk here, others know what this node does not yet.
         return HeartbeatReply(
-            answer.is_fenced, answer.may_stop, self._node.applied_index, answer.is_counted
+            answer.is_fenced, answer.may_stop, self._node.commit_index, answer.is_counted
         )
 
     async def join(self, request: JoinRequest) -> JoinReply:

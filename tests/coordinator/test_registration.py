@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from coordinator.cluster.commands import CreateReplicatedTopic
+from coordinator.cluster.commands import CreateReplicatedTopic, GivenUpReplica, GiveUpReplicas
 from coordinator.cluster.sessions import SESSION_MS
 from coordinator.raft_node import RaftNode
 from coordinator.registration import BrokerPlace, Registration
@@ -208,6 +208,37 @@ def test_a_broker_without_room_for_the_metadata_is_replaced_and_let_in_when_ther
             assert is_fenced()
 
         disk.capacity_bytes = None
+        await all_in(cluster)
+
+    play(story, has_brokers=True)
+
+
+def test_who_leads_the_cluster_without_room_grants_itself_no_session_behind_what_it_decided() -> (
+    None
+):
+    async def story(cluster: Cluster) -> None:
+        await all_in(cluster)
+        leader, other = await cluster.leader_and_another()
+        await create(cluster, [[leader.node_id, other.node_id]])
+        leader.machine.disk.capacity_bytes = 1
+
+        # The others write it, and so it is decided; the one that leads them cannot apply it.
+        replica = GivenUpReplica(TOPIC_ID, 0, may_lack_records=False)
+        epoch = metadata_of(other).state.brokers[leader.node_id].broker_epoch
+        async with trio.open_nursery() as nursery:
+            given_up = GiveUpReplicas(leader.node_id, epoch, [replica])
+            nursery.start_soon(cluster.submit, other, given_up)
+
+            def is_taken_over() -> bool:
+                partition = metadata_of(other).state.partition(TOPIC_ID, 0)
+                return partition is not None and partition.leader == other.node_id
+
+            await until(is_taken_over)
+            await trio.sleep(SESSION_MS / 1000)
+            for _ in range(100):
+                assert not may_lead(cluster, leader.node_id)
+                await trio.sleep(0.1)
+        leader.machine.disk.capacity_bytes = None
         await all_in(cluster)
 
     play(story, has_brokers=True)
