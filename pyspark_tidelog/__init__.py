@@ -1,4 +1,35 @@
-"""How Spark will find `format("tidelog")` without registration: it imports packages of this name.
+"""How Spark finds `format("tidelog")` without registration: it imports packages of this name.
 
-Nothing is here yet; a few guarded lines will register `spark_connector`.
+Nothing here may fail: one package that does ends the search for all of them. `register` is for
+where Spark does not look: sources that were shipped to it, or an editable install.
 """
+
+from typing import Any
+
+from spark_connector.java import prepare_java
+from spark_connector.lag import lag
+
+failure: Exception | None = None
+"""Why the source is not there, `None` if it is."""
+
+try:
+    from spark_connector.source import TidelogSource as DefaultSource
+except Exception as error:  # noqa: BLE001 (whatever it is, others must be found)
+    failure = error
+
+__all__ = ["DefaultSource", "failure", "lag", "prepare_java", "register"]
+
+
+def register(spark: Any) -> None:  # noqa: ANN401 (a session of Spark, or of Spark Connect)
+    """Have a session find `format("tidelog")`.
+
+    Raises:
+        RuntimeError: pyspark 4.2 or pyarrow 18 is missing, or older.
+    """
+    if failure is not None:
+        raise RuntimeError(
+            f"the source tidelog cannot be loaded: {failure}; pip install 'tidelog[spark]'"
+        ) from failure
+    from spark_connector.source import TidelogSource  # noqa: PLC0415 (it is there by now)
+
+    spark.dataSource.register(TidelogSource)

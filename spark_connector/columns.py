@@ -36,8 +36,7 @@ ORIGIN_COLUMNS: Final[Mapping[str, str]] = {
     "reason": "string",
 }
 """Of dead letters: where each comes from, and why it was given up."""
-HISTORY_COLUMNS: Final[Mapping[str, str]] = {}
-"""Of the history of a queue."""
+COLUMN_TYPES: Final[Mapping[str, str]] = {**RECORD_COLUMNS, **HEADERS_COLUMN, **ORIGIN_COLUMNS}
 
 
 def columns_of(options: ReadOptions) -> dict[str, str]:
@@ -49,7 +48,7 @@ def columns_of(options: ReadOptions) -> dict[str, str]:
 
 def ddl(columns: Mapping[str, str]) -> str:
     """Return columns as Spark's SQL declares them."""
-    return ", ".join(f"{name} {kind.upper()}" for name, kind in columns.items())
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 def check_projection(

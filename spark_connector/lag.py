@@ -1,0 +1,43 @@
+"""How far a streaming query is behind, from the progress that it reports.
+
+Pure: no clock, no I/O, no pyspark. Spark has no place for such numbers of a source in Python, but
+its progress has the offsets.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from client.metadata import TopicPartition
+from spark_connector.offsets import IDS
+
+
+def lag(progress: Any) -> dict[TopicPartition, int]:  # noqa: ANN401 (an object of pyspark, or JSON)
+    """Return by partition how many offsets were there and not read when a batch ended.
+
+    Args:
+        progress: `query.lastProgress`, an element of `query.recentProgress`, or its JSON.
+    """
+    text = progress if isinstance(progress, str) else getattr(progress, "json", None)
+    found: Any = json.loads(text) if isinstance(text, str) else progress
+    behind: dict[TopicPartition, int] = {}
+    for source in cast("Mapping[str, list[Mapping[str, Any]]]", found)["sources"]:
+        ends, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        for at, offset in latest.items():
+            behind[at] = behind.get(at, 0) + max(offset - ends.get(at, 0), 0)
+    return behind
+
+
+def _offsets(found: object) -> dict[TopicPartition, int]:
+    """Return offsets as they stand in a progress; none if another source wrote them."""
+    if isinstance(found, str):
+        found = json.loads(found)
+    if not isinstance(found, dict) or IDS not in found:
+        return {}
+    by_topic = cast("dict[str, dict[str, int]]", found)
+    return {
+        TopicPartition(topic, int(number)): offset
+        for topic, by_number in by_topic.items()
+        if topic != IDS
+        for number, offset in by_number.items()
+    }

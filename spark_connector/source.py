@@ -1,0 +1,53 @@
+"""The data source `tidelog`, as Spark finds it.
+
+Options are checked when a table is loaded, so that what is misspelt is refused there and not only
+when the first row is wanted.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from spark_connector.batch_reader import BatchReader
+from spark_connector.columns import check_projection, columns_of, ddl
+from spark_connector.read_options import ReadOptions
+from spark_connector.stream_reader import StreamReader
+
+
+class TidelogSource(DataSource):
+    """Topics of a cluster as tables and streams: `spark.read.format("tidelog")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` takes."""
+        return "tidelog"
+
+    def schema(self) -> str:
+        """Return the columns; `.schema("value binary, offset long")` reads some of them only.
+
+        Raises:
+            ConfigError: An option is unknown, missing or not legal.
+        """
+        return ddl(columns_of(ReadOptions.parse(self.options, is_stream=None)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch.
+
+        Raises:
+            ConfigError: An option makes no sense for a batch, or there is no such column.
+        """
+        options = ReadOptions.parse(self.options, is_stream=False)
+        return BatchReader(options, _columns(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what reads a stream.
+
+        Raises:
+            ConfigError: An option makes no sense for a stream, or there is no such column.
+        """
+        options = ReadOptions.parse(self.options, is_stream=True)
+        return StreamReader(options, _columns(schema, options))
+
+
+def _columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+    wanted = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema.fields]
+    return check_projection(wanted, options)

@@ -1,0 +1,149 @@
+"""How far the next batch of a stream goes.
+
+Pure: no clock, no I/O, no pyspark. A stream never goes back: what is answered is never below where
+the last batch ended, never without a partition that was there, and never empty.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+from client.metadata import TopicPartition
+from spark_connector.extents import Extent, Extents
+from spark_connector.offsets import Offsets, Position, Slice, advance, backlog
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a stream could go now."""
+
+    begin: Offsets
+    """For each partition of `end` where the next batch begins, if it is not the start: behind what
+    is lost, and 0 where another topic has the name now."""
+    end: Position
+    losses: list[str]
+    """What is not there any more although it was not read, one line each."""
+
+
+def reach(start: Position, extents: Extents) -> Reach:
+    """Return how far a stream could go that has come to `start`.
+
+    A partition whose leader does not answer, or that is missing from the answer, stays where it is.
+    """
+    ends: dict[TopicPartition, int] = {}
+    begins: dict[TopicPartition, int] = {}
+    ids = dict(start.topic_ids)
+    losses = _topic_losses(start, extents)
+    anew = {
+        at.topic
+        for at, extent in extents.items()
+        if start.topic_ids.get(at.topic, extent.topic_id) != extent.topic_id
+    }
+    for at, offset in start.offsets.items():
+        if at.topic not in anew:
+            ends[at], begins[at] = offset, offset
+    for at, extent in extents.items():
+        if not extent.is_known and at.topic not in anew:
+            continue
+        ids[at.topic] = extent.topic_id
+        begin = ends.get(at, 0)
+        losses += _partition_losses(at, begin, extent, was_there=at in ends)
+        ends[at] = max(begin, extent.end)
+        begins[at] = min(max(begin, extent.start), ends[at])
+    return Reach(begins, Position(dict(sorted(ends.items())), ids), losses)
+
+
+def _topic_losses(start: Position, extents: Extents) -> list[str]:
+    found = {at.topic: extent.topic_id for at, extent in extents.items()}
+    losses: list[str] = []
+    for topic, topic_id in start.topic_ids.items():
+        if topic not in found:
+            losses.append(f"topic {topic} is gone")
+        elif found[topic] != topic_id:
+            losses.append(f"topic {topic} was deleted, and another one of that name was created")
+        else:
+            gone = [at.partition for at in start.offsets if at.topic == topic and at not in extents]
+            if gone:
+                losses.append(f"partitions {gone} of topic {topic} are gone")
+    return losses
+
+
+def _partition_losses(
+    at: TopicPartition, begin: int, extent: Extent, *, was_there: bool
+) -> list[str]:
+    name = f"{at.topic}/{at.partition}"
+    if extent.start > begin:
+        what = "the log begins" if was_there else "it was added, and begins"
+        return [f"{name}: offsets [{begin}, {extent.start}) are gone: {what} at {extent.start}"]
+    if extent.end < begin:
+        return [f"{name}: the stream is at {begin}, and the log ends at {extent.end}"]
+    return []
+
+
+def limited(begin: Offsets, end: Position, *, numerator: int, denominator: int) -> Position:
+    """Return how far a batch goes that may read so many of all units that are there.
+
+    Each backlogged partition moves by one offset at least, and none beyond its end.
+    """
+    if numerator >= denominator:
+        return end
+    offsets = advance(begin, end.offsets, numerator=numerator, denominator=denominator)
+    return Position(offsets, end.topic_ids)
+
+
+def within(position: Position, target: Position, start: Position) -> Position:
+    """Return a position that goes nowhere beyond a target; partitions born later stay out.
+
+    Nothing goes below where the stream is.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    ids: dict[str, bytes] = {}
+    for at in sorted({*position.offsets, *start.offsets}):
+        topic_id = position.topic_ids.get(at.topic)
+        start_id = start.topic_ids.get(at.topic)
+        is_within = at in position.offsets and at in target.offsets
+        if is_within and topic_id is not None and topic_id == target.topic_ids[at.topic]:
+            floor = start.offsets.get(at, 0) if start_id == topic_id else 0
+            offsets[at] = max(min(position.offsets[at], target.offsets[at]), floor)
+            ids[at.topic] = topic_id
+        elif (
+            start_id is not None
+            and at in start.offsets
+            and ids.setdefault(at.topic, start_id) == start_id
+        ):
+            offsets[at] = start.offsets[at]
+    return Position(offsets, ids) if offsets else start
+
+
+def bytes_between(begin: Offsets, end: Offsets, extents: Extents) -> int:
+    """Return about how many bytes lie between, as if all records of a partition were as large."""
+    total = 0
+    for at, limit in end.items():
+        extent = extents.get(at)
+        count = limit - begin.get(at, 0)
+        if extent is None or count <= 0:
+            continue
+        held = max(extent.end - extent.start, 1)
+        total += -(-count * extent.size_bytes // held)
+    return total
+
+
+def slices_between(start: Position, end: Position) -> list[Slice]:
+    """Return what lies between two positions; it is the same whenever the same is asked.
+
+    A partition that is new, or whose topic is another one by now, is read from 0. One that would go
+    back has nothing: after a crash in its first batch, a stream that begins at the end asks so.
+    """
+    found: list[Slice] = []
+    for at, limit in end.offsets.items():
+        topic_id = end.topic_ids[at.topic]
+        is_same = start.topic_ids.get(at.topic) == topic_id
+        begin = start.offsets.get(at, 0) if is_same else 0
+        if limit > begin:
+            found.append(Slice(at.topic, topic_id, at.partition, begin, limit))
+    return found
+
+
+def size_between(begin: Offsets, end: Position) -> int:
+    """Return how many offsets a batch has."""
+    return backlog(begin, end.offsets)

@@ -1,0 +1,67 @@
+"""Spark imports this package on its own, so nothing in it may fail."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyspark_tidelog
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def run_python(code: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_what_it_needs_it_is_imported_and_says_what_to_install(missing: str) -> None:
+    said = run_python(
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "import pyspark_tidelog\n"
+        "assert not hasattr(pyspark_tidelog, 'DefaultSource')\n"
+        "try: pyspark_tidelog.register(None)\n"
+        "except RuntimeError as error: print(error)"
+    )
+
+    assert missing in said
+    assert said.endswith("pip install 'tidelog[spark]'")
+
+
+def test_the_source_is_found_and_can_be_registered() -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("pyarrow")
+    registered: list[object] = []
+
+    class Sources:
+        def register(self, source: object) -> None:
+            registered.append(source)
+
+    class Session:
+        dataSource = Sources()  # noqa: N815 (as Spark calls it)
+
+    pyspark_tidelog.register(Session())
+
+    assert registered == [pyspark_tidelog.DefaultSource]
+    assert pyspark_tidelog.DefaultSource.name() == "tidelog"
+
+
+def test_options_and_offsets_need_neither_spark_nor_arrow_nor_trio() -> None:
+    said = run_python(
+        "import sys\n"
+        "import spark_connector.options, spark_connector.read_options, spark_connector.offsets\n"
+        "import spark_connector.lag, spark_connector.stream_source\n"
+        "print(*sorted({'pyspark', 'pyarrow', 'trio', 'pandas', 'numpy'} & sys.modules.keys()))"
+    )
+
+    assert said == ""

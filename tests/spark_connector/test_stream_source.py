@@ -1,0 +1,159 @@
+"""One streaming query against a broker: what is held back, limited, and noticed."""
+
+import pytest
+
+from client.metadata import TopicPartition
+from spark_connector.data_loss import DataLossError
+from spark_connector.offsets import Position
+from spark_connector.stream_source import ALL, Limit, StreamSource
+from tests.spark_connector.town import Town
+
+QUICK = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+
+
+def source(town: Town, **options: str) -> StreamSource:
+    return StreamSource(town.options(True, **{"startingOffsets": "earliest", **QUICK, **options}))
+
+
+def read(position: Position) -> list[int]:
+    return list(position.offsets.values())
+
+
+def test_batch_after_batch_reaches_the_end(town: Town) -> None:
+    town.create(2)
+    town.write([b""] * 6, partition=0)
+    town.write([b""] * 2, partition=1)
+    query = source(town)
+    start = query.initial()
+
+    assert read(start) == [0, 0]
+    assert read(query.latest(start, Limit(records=4))) == [3, 1]
+    assert read(query.latest(start, Limit(records=1))) == [1, 1]
+    assert read(query.latest(start, Limit(size_bytes=1))) == [1, 1]
+    assert read(query.latest(start, ALL)) == [6, 2]
+    reported = query.reported()
+    assert reported is not None
+    assert read(reported) == [6, 2]
+
+
+def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
+    town.create()
+    query = source(town)
+    start = query.initial()
+    assert query.latest(start, Limit()) == start
+    town.write([b"a"])
+
+    assert read(query.latest(start, Limit())) == [1]
+
+
+def test_an_idle_query_asks_a_few_times_a_second_however_often_it_is_asked(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.create()
+    query = source(town)
+    start = query.initial()
+    waited: list[float] = []
+    monkeypatch.setattr("spark_connector.stream_source.time.sleep", waited.append)
+
+    for _ in range(10):
+        assert query.latest(start, Limit()) == start
+        assert query.reported() == start
+
+    assert len(waited) >= 9
+    assert sum(waited) > 1.5
+
+
+def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
+    town: Town,
+) -> None:
+    town.create()
+    town.write([b"before"])
+    first = source(town, startingOffsets="latest")
+    begin = first.initial()
+    town.write([b"between"])
+
+    assert first.latest(begin, Limit()) == begin
+    town.write([b"after a crash"])
+    again = source(town, startingOffsets="latest")
+    assert read(again.initial()) == [3]
+    assert read(again.latest(begin, Limit())) == [3]
+
+
+def test_too_little_is_held_back_until_the_delay_is_over(town: Town) -> None:
+    town.create()
+    town.write([b""] * 3)
+    at_least_five = {"minOffsetsPerTrigger": "5"}
+
+    patient = source(town, **at_least_five, maxTriggerDelay="1h")
+    start = patient.initial()
+    assert patient.latest(start, Limit()) == start
+    assert read(patient.latest(start, ALL)) == [3]
+    hasty = source(town, **at_least_five, maxTriggerDelay="1ms")
+    assert read(hasty.latest(hasty.initial(), Limit())) == [3]
+    town.write([b""] * 2)
+    enough = source(town, **at_least_five, maxTriggerDelay="1h")
+    assert read(enough.latest(enough.initial(), Limit())) == [5]
+    once = source(town, minOffsetsPerTrigger="50", maxTriggerDelay="1h")
+    once.prepare_available_now()
+    assert read(once.latest(once.initial(), Limit())) == [5]
+
+
+def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: Town) -> None:
+    town.create()
+    town.write([b""] * 5)
+    query = source(town)
+    query.prepare_available_now()
+    position = query.initial()
+    town.write([b""] * 5)
+
+    seen: list[int] = []
+    while (reached := query.latest(position, Limit(records=2))) != position:
+        position = reached
+        seen += read(position)
+
+    assert seen == [2, 4, 5]
+
+
+def test_lost_records_end_the_query_or_are_passed_over(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    for _ in range(4):
+        town.write([b""])
+    start = source(town).initial()
+    town.client.admin.delete_records(town.topic, 0, 3)
+
+    with pytest.raises(DataLossError, match=r"offsets \[0, 3\) are gone"):
+        source(town).latest(start, Limit())
+    careless = source(town, failOnDataLoss="false")
+    assert read(careless.latest(start, Limit())) == [4]
+    assert "offsets [0, 3) are gone" in caplog.text
+
+
+def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: Town) -> None:
+    town.create()
+    town.write([b"old"])
+    start = source(town).latest(source(town).initial(), ALL)
+    careless = source(town, failOnDataLoss="false")
+    town.client.admin.delete_topic(town.topic)
+
+    with pytest.raises(DataLossError, match=f"topic {town.topic} is gone"):
+        source(town).latest(start, Limit())
+    assert careless.latest(start, Limit()) == start
+    new_id = town.create()
+    town.write([b"new"])
+    with pytest.raises(DataLossError, match="was deleted, and another one"):
+        source(town).latest(start, Limit())
+    reached = source(town, failOnDataLoss="false").latest(start, Limit())
+    assert reached == Position({TopicPartition(town.topic, 0): 1}, {town.topic: new_id})
+
+
+def test_a_group_that_cannot_be_told_does_not_end_the_query(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    gone = Position({TopicPartition(town.topic, 9): 1}, {town.topic: b"x" * 16})
+
+    source(town, groupId=f"{town.topic}-lag").commit(gone)
+
+    assert "were not committed" in caplog.text
