@@ -6,6 +6,7 @@ for as long as the query, and knows nothing that the checkpoint would have to kn
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -50,9 +51,17 @@ ALL: Final = Limit(is_all=True)
 class StreamSource:
     """What one query reads."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        """Ask nothing yet."""
+    def __init__(
+        self,
+        options: ReadOptions,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Ask nothing yet; `now` and `wait` are in seconds."""
         self._options = options
+        self._now = now
+        self._wait = wait
         self._initial: Position | None = None
         self._is_first = True
         self._target: Position | None = None
@@ -60,7 +69,7 @@ class StreamSource:
         self._extents: Extents = {}
         self._looked_at: float | None = None
         self._latest: Position | None = None
-        self._fired_at = time.monotonic()
+        self._fired_at = now()
         self._told: set[str] = set()
 
     def initial(self) -> Position:
@@ -110,7 +119,7 @@ class StreamSource:
             return start
         end = self._limited(found, end, limit)
         if end != start:
-            self._fired_at = time.monotonic()
+            self._fired_at = self._now()
         return end
 
     def reported(self) -> Position | None:
@@ -139,7 +148,7 @@ class StreamSource:
         gone = {at.topic for at in start.offsets} - {at.topic for at in self._extents}
         for _ in range(self._options.retry_count if gone and self._is_news(found) else 0):
             # One broker may not have heard of all topics yet; that is no loss.
-            time.sleep(self._options.retry_interval_ms / 1000)
+            self._wait(self._options.retry_interval_ms / 1000)
             self._look(wait=True)
             found = reach(start, self._extents)
         self._latest = found.end
@@ -153,13 +162,13 @@ class StreamSource:
     def _look(self, *, wait: bool = False) -> bool:
         """Ask how far partitions go, if that is long ago; return whether it was asked."""
         if self._looked_at is not None:
-            left_s = self._looked_at + _LOOK_INTERVAL_S - time.monotonic()
+            left_s = self._looked_at + _LOOK_INTERVAL_S - self._now()
             if left_s > 0 and not wait:
                 return False
-            time.sleep(max(left_s, 0))
+            self._wait(max(left_s, 0))
         with borrowed(self._options.connection) as brokers:
             self._extents = look(brokers, self._options.selection)
-        self._looked_at = time.monotonic()
+        self._looked_at = self._now()
         return True
 
     def _is_too_little(self, found: Reach, end: Position) -> bool:
@@ -167,7 +176,7 @@ class StreamSource:
         if wanted is None or size_between(found.begin, end) >= wanted:
             return False
         delay_s = self._options.max_trigger_delay_ms / 1000
-        return time.monotonic() - self._fired_at < delay_s
+        return self._now() - self._fired_at < delay_s
 
     def _limited(self, found: Reach, end: Position, limit: Limit) -> Position:
         if limit.is_all:

@@ -15,6 +15,24 @@ def source(town: Town, **options: str) -> StreamSource:
     return StreamSource(town.options(True, **{"startingOffsets": "earliest", **QUICK, **options}))
 
 
+class Time:
+    """A clock that moves while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def now(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def timed_source(town: Town, time: Time, **options: str) -> StreamSource:
+    given = town.options(True, startingOffsets="earliest", **QUICK, **options)
+    return StreamSource(given, now=time.now, wait=time.wait)
+
+
 def read(position: Position) -> list[int]:
     return list(position.offsets.values())
 
@@ -47,20 +65,20 @@ def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
 
 
 def test_an_idle_query_asks_a_few_times_a_second_however_often_it_is_asked(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town,
 ) -> None:
     town.create()
-    query = source(town)
+    time = Time()
+    query = timed_source(town, time)
     start = query.initial()
-    waited: list[float] = []
-    monkeypatch.setattr("spark_connector.stream_source.time.sleep", waited.append)
+    begun_at = time.now_s
 
-    for _ in range(10):
+    for _ in range(41):
         assert query.latest(start, Limit()) == start
         assert query.reported() == start
 
-    assert len(waited) >= 9
-    assert sum(waited) > 1.5
+    # Each of them asked once, and the first did not wait: four in a second.
+    assert time.now_s - begun_at == 10
 
 
 def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
@@ -84,15 +102,19 @@ def test_too_little_is_held_back_until_the_delay_is_over(town: Town) -> None:
     town.write([b""] * 3)
     at_least_five = {"minOffsetsPerTrigger": "5"}
 
-    patient = source(town, **at_least_five, maxTriggerDelay="1h")
-    start = patient.initial()
-    assert patient.latest(start, Limit()) == start
-    assert read(patient.latest(start, ALL)) == [3]
-    hasty = source(town, **at_least_five, maxTriggerDelay="1ms")
-    assert read(hasty.latest(hasty.initial(), Limit())) == [3]
+    time = Time()
+    query = timed_source(town, time, **at_least_five, maxTriggerDelay="1h")
+    start = query.initial()
+    assert query.latest(start, Limit()) == start
+    assert read(query.latest(start, ALL)) == [3]
+    time.now_s += 3599
+    assert query.latest(start, Limit()) == start
+    time.now_s += 1
+    assert read(query.latest(start, Limit())) == [3]
+    assert query.latest(start, Limit()) == start
     town.write([b""] * 2)
-    enough = source(town, **at_least_five, maxTriggerDelay="1h")
-    assert read(enough.latest(enough.initial(), Limit())) == [5]
+    time.now_s += 1
+    assert read(query.latest(start, Limit())) == [5]
     once = source(town, minOffsetsPerTrigger="50", maxTriggerDelay="1h")
     once.prepare_available_now()
     assert read(once.latest(once.initial(), Limit())) == [5]
