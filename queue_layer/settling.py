@@ -2,7 +2,7 @@
 
 Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the one of the receipt):
 
-| the message | DELETE | EXTEND, RELEASE | REJECT | RETURN |
+| the message | DELETE | RELEASE | REJECT | EXTEND, RETURN |
 |---|---|---|---|---|
 | is leased under it | yes | yes | yes | yes |
 | was; nobody received it since | yes, FIFO: expired | yes, FIFO: expired | as these | as these |
@@ -12,6 +12,9 @@ Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the o
 | is done | yes | gone | gone | gone |
 | was received before a seek | expired | expired | expired | expired |
 | does not know that lease | yes, fenced: expired | expired | expired | expired |
+
+Who has released a message does not extend it: that would be an extension of before whose answer was
+lost, made again, and would hide the message from everybody once more.
 
 The last row is about leases that were lost with a leader (`receive_durability` `lazy`): the message
 is fresh, or was passed over since. It may have been received under another one that was lost, too.
@@ -45,6 +48,8 @@ from wire.queues import (
 )
 
 REASON_LENGTH_MAX: Final = 8192
+_OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
+"""What nobody can do who has given the message up."""
 
 _Piece = tuple[int, int, MessageStatus | None]
 """First offset, end and status; `None` if the messages are done."""
@@ -169,7 +174,7 @@ def _refusal_of_living(
         return None
     if config.is_fifo:
         return ReceiptExpiredError("the visibility timeout is over; others may have the message")
-    if action is SettleAction.RETURN and status.kind is Kind.WAITING:
+    if action in _OF_HOLDERS and status.kind is Kind.WAITING:
         return ReceiptExpiredError("the message was released by this receipt")
     return None
 

@@ -125,7 +125,8 @@ class ListModel:
             return None if is_own and action is SettleAction.REJECT else ErrorCode.MESSAGE_GONE
         if is_own:
             is_over = self.config.is_fifo and not is_current
-            is_over |= action is SettleAction.RETURN and not message.is_leased
+            holds = action in (SettleAction.EXTEND, SettleAction.RETURN)
+            is_over |= holds and not message.is_leased
         else:
             is_over = self.config.is_fenced or not is_delete
         return ErrorCode.RECEIPT_EXPIRED if is_over else None

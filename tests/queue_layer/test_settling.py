@@ -285,6 +285,24 @@ def test_a_release_can_be_repeated() -> None:
 
 
 @any_queue
+@pytest.mark.parametrize("delay_ms", [0, 9 * SECOND])
+def test_an_extension_that_comes_after_the_release_does_not_hide_the_message(
+    config: QueueConfig, delay_ms: int
+) -> None:
+    """Its first answer was lost, and it was made again."""
+    driver = Driver(config, records=1)
+    received = driver.take()
+    driver.settle(received, SettleAction.EXTEND, delay_ms=60 * SECOND)
+    driver.settle(received, SettleAction.RELEASE, delay_ms=delay_ms)
+
+    again = driver.settle(received, SettleAction.EXTEND, delay_ms=60 * SECOND)
+
+    assert refusals(again) == {0: ErrorCode.RECEIPT_EXPIRED}
+    driver.wait(delay_ms)
+    assert driver.offsets() == [0]
+
+
+@any_queue
 def test_a_returned_message_was_not_delivered(config: QueueConfig) -> None:
     driver = Driver(config, records=1)
     received = driver.take()
