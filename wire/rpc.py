@@ -44,7 +44,8 @@ class RpcConnection:
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
         self._kept_until: dict[int, float] = {}
         """Until when the broker may keep requests, by their numbers; seconds of trio's clock."""
-        self._failure: Exception | None = None
+        self._failure: ConnectionLostError | WireFormatError | None = None
+        """Why it is lost. Nobody is told of this very one: see `_another`."""
         self.reply_count = 0
         """Replies that have come; while requests wait and it stands still, the broker is silent."""
         self.hello: HelloReply | None = None
@@ -85,7 +86,7 @@ class RpcConnection:
         """
         if self._failure is not None:
             if on_outcome is not None:
-                on_outcome(self._failure)
+                on_outcome(_another(self._failure))
             return
         length = sum(len(piece) for piece in attachment)
         try:
@@ -205,14 +206,21 @@ class RpcConnection:
             else:
                 await trio.lowlevel.checkpoint()
 
-    def _fail(self, failure: Exception) -> None:
+    def _fail(self, failure: ConnectionLostError | WireFormatError) -> None:
         if self._failure is not None:
             return
         self._failure = failure
         self._outbox.close()  # Not only the stream: somebody may be in `wait_sent`.
         callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
-            callback(failure)
+            callback(_another(failure))
+
+
+def _another(failure: ConnectionLostError | WireFormatError) -> Exception:
+    """Return an error that somebody may raise; one that is shared would grow with each raise."""
+    another = type(failure)(*failure.args)
+    another.__cause__ = failure.__cause__
+    return another
 
 
 async def connect_stream(network: Network, host: str, port: int) -> Stream:

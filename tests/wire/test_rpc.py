@@ -307,6 +307,24 @@ async def test_a_lost_connection_takes_no_more_requests(connected: Connected) ->
         await connected.rpc.ask(api.METADATA, METADATA)
 
 
+async def test_everybody_has_an_error_of_his_own_about_a_lost_connection(
+    connected: Connected,
+) -> None:
+    for _ in range(2):
+        connected.rpc.submit(api.METADATA, METADATA, connected.take)
+    connected.stream.feed_end()
+    await wait_all_tasks_blocked()
+    lengths: list[int] = []
+    for _ in range(3):
+        with pytest.raises(ConnectionLostError) as told:
+            await connected.rpc.ask(api.METADATA, METADATA)
+        lengths.append(len(told.traceback))
+
+    assert len(set(lengths)) == 1, "a traceback that everybody shares grows"
+    first, second = connected.outcomes
+    assert first is not second
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
