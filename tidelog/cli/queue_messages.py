@@ -18,7 +18,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.cli.message_view import message_as_json, print_messages
 from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.tables import counted, print_json
-from wire.errors import BatchError
+from wire.errors import BatchError, TidelogError
 from wire.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_MS_MAX
 
 _SHOWN_BYTES_MAX: Final = 1 << 20
@@ -83,11 +83,17 @@ def receive(
         queue = client.queue(name)
         count, limit = (max_messages, _SHOWN_BYTES_MAX) if output is None else (1, 0)
         # Before anything is received: nobody gets what cannot be written.
-        with nullcontext() if output is None else _target(output) as target:
-            messages = await queue.receive(count, **times, value_bytes_max=limit)
-            if target is not None and messages:
-                await _copy(messages[0], target.file)
-                target.is_whole = True
+        messages: list[Message] = []
+        try:
+            with nullcontext() if output is None else _target(output) as target:
+                messages = await queue.receive(count, **times, value_bytes_max=limit)
+                if target is not None and messages:
+                    await _copy(messages[0], target.file)
+                    target.is_whole = True
+        except (CommandError, OSError, TidelogError):
+            with suppress(TidelogError):  # Then others get it when its time is over.
+                await queue.release_batch(messages)
+            raise
         if output is None or not messages:
             _show(messages, as_json=as_json)
         elif not is_deleting:

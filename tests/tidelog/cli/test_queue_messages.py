@@ -114,6 +114,21 @@ def test_a_file_that_cannot_be_written_is_an_error_and_deletes_nothing(
     assert message["receive_count"] == 1, "nobody had it"
 
 
+def test_a_message_for_which_there_is_no_room_is_given_back_at_once(
+    queue: str, capsys: Printed, tmp_path: Path
+) -> None:
+    run(capsys, "send", queue, "one")
+    (tmp_path / "output.part").symlink_to("/dev/full")
+    output = str(tmp_path / "output")
+
+    assert main.run(["queue", "receive", queue, "--output", output, "--delete"]) == 1
+
+    said = capsys.readouterr().err
+    assert said == f"error: {output} cannot be written: No space left on device\n"
+    (message,) = received(capsys, queue)
+    assert message["receive_count"] == 2
+
+
 @pytest.mark.usefixtures("at_broker")
 @pytest.mark.parametrize(
     ("words", "complaint"),
