@@ -7,14 +7,11 @@ producer that all queues of a client share.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Unpack, final
 
-import trio
-
 from client.durations import seconds_of
 from client.large_joining import LargeJoiner
-from client.large_sending import WHOLE_BYTES_MAX, LargeSender, Source, is_to_be_cut
+from client.large_sending import Source
 from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
-from client.outgoing import OutgoingRecord
 from client.queue_admin import describe_queues
 from client.queue_asking import QueueAsker
 from client.queue_cancelling import QueueCanceller
@@ -29,23 +26,16 @@ from client.queue_message import (
     milliseconds,
     rejection,
 )
+from client.queue_publishing import QueuePublisher
 from client.queue_receiver import QueueReceiver, ReceiveOrder
 from client.queue_redrive import RedriveReport, report_of
-from client.queue_sender import looks_at_messages
-from client.queue_sending import (
-    MessageFields,
-    OutgoingMessage,
-    check_for_kind,
-    is_plain,
-    record_of,
-)
+from client.queue_sending import MessageFields, OutgoingMessage
 from client.queue_settler import QueueSettler
 from client.queue_shared import QueueShared
 from client.queue_worker import QueueWorker, WorkedQueue, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
-from wire.errors import BatchError, InvalidReceiptError, RecordTooLargeError, TidelogError
-from wire.queue_admin import QueueDescription
+from wire.errors import BatchError, InvalidReceiptError, TidelogError
 from wire.queues import (
     RECEIVE_COUNT_MAX,
     MessageState,
@@ -81,6 +71,7 @@ class Queue:
         self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
         self._joiner = LargeJoiner(self._settler)
         self._asker = QueueAsker(shared.cluster, shared.directory, name)
+        self._publisher = QueuePublisher(shared, self._asker, name)
         self._canceller = QueueCanceller(shared.cluster, shared.directory, self._asker)
         self._looker = QueueLooker(shared.cluster, shared.directory, self._asker)
 
@@ -96,8 +87,9 @@ class Queue:
                 partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
                 and value. `delay`: nobody gets it for so many seconds, of any number, counted from
                 now by the clock of this machine; by default, what the queue says. `priority`: its
-                lane, in queues that have some; 0 is the most urgent. `deduplication_id`: FIFO
-                queues: within the window, one message with this id is kept.
+                lane, in queues that have some (`lanes`), others refuse it; 0 is the most urgent.
+                `deduplication_id`: FIFO queues: within the window, one message with this id is
+                kept.
 
         Raises:
             UnknownQueueError: There is no such queue.
@@ -106,7 +98,7 @@ class Queue:
             InvalidRequestError: The queue does not take such a message.
             ValueError: A number is out of range.
         """
-        (result,) = await self._send_all([OutgoingMessage(value=value, **fields)])
+        (result,) = await self._publisher.send([OutgoingMessage(value=value, **fields)])
         if isinstance(result, TidelogError):
             raise result
         return result
@@ -123,7 +115,7 @@ class Queue:
             ValueError: A number is out of range; nothing is sent.
         """
         given = list(messages)
-        results = await self._send_all(given)
+        results = await self._publisher.send(given)
         receipts: list[Receipt] = []
         errors: dict[int, TidelogError] = {}
         for index, result in enumerate(results):
@@ -138,79 +130,6 @@ class Queue:
                 errors,
             )
         return receipts
-
-    async def _send_all(
-        self, given: Sequence[bytes | OutgoingMessage]
-    ) -> list[Receipt | TidelogError]:
-        results = await self._send_plain(given)
-        if results is None:
-            results = await self._send(_as_messages(given))
-        too_large = [
-            place
-            for place, result in enumerate(results)
-            if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place])
-        ]
-        if too_large and (len(given) == 1 or not (await self._asker.describe()).is_fifo):
-            # The topic takes less than others do. In a group they would come behind later ones.
-            again = _as_messages([given[place] for place in too_large])
-            for place, result in zip(
-                too_large, await self._send(again, whole_bytes_max=0), strict=True
-            ):
-                results[place] = result
-        return results
-
-    async def _send_plain(
-        self, messages: Sequence[bytes | OutgoingMessage]
-    ) -> list[Receipt | TidelogError] | None:
-        """Send messages of which nothing but their value matters; `None` if there is more to it."""
-        if not is_plain(messages):
-            return None
-        await trio.lowlevel.checkpoint()
-        description = await self._asker.describe()
-        if looks_at_messages(description):
-            return None
-        producer = await self._shared.producer()
-        return await producer.send_values(description.topic, messages)
-
-    async def _send(
-        self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX
-    ) -> list[Receipt | TidelogError]:
-        await trio.lowlevel.checkpoint()
-        now_ms = self._cluster.env.clock.now_ms()
-        description = await self._asker.describe()
-        topic, is_fifo = description.topic, description.is_fifo
-        for message in messages:
-            check_for_kind(message, is_fifo=is_fifo)
-        records = [
-            record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
-        ]
-        is_identified = description.config.get("content_based_deduplication") == "on"
-        results: dict[int, Receipt | TidelogError] = {}
-        for place, message in enumerate(messages):
-            source = message.value
-            if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
-                producer = await self._shared.producer()
-                sender = LargeSender(self._cluster, producer, records[place], source)
-                try:
-                    records[place] = await sender.send(
-                        whole_bytes_max=whole_bytes_max, is_identified=is_identified
-                    )
-                except TidelogError as error:  # What becomes of the others is known all the same.
-                    results[place] = error
-        places = [place for place in range(len(records)) if place not in results]
-        sent = await self._send_records(description, [records[place] for place in places])
-        results.update(zip(places, sent, strict=True))
-        return [results[place] for place in range(len(records))]
-
-    async def _send_records(
-        self, description: QueueDescription, records: list[OutgoingRecord]
-    ) -> list[Receipt | TidelogError]:
-        if not records:
-            return []
-        if looks_at_messages(description):
-            return await self._shared.sender(self.name).send(description, records)
-        producer = await self._shared.producer()
-        return await producer.send_records(description.topic, records)
 
     # -- receiving --------------------------------------------------------------------------------
 
@@ -486,14 +405,3 @@ def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
             text = f"{error} (it is number {number} of {len(messages)}; nothing was done)"
             raise InvalidReceiptError(text) from None
     return places
-
-
-def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:
-    return [
-        each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each) for each in given
-    ]
-
-
-def _is_at_hand(message: bytes | OutgoingMessage) -> bool:
-    """Return whether a value can be read once more."""
-    return isinstance(message, bytes) or isinstance(message.value, bytes)

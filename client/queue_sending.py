@@ -90,7 +90,7 @@ def record_of(
     return msgspec.structs.replace(record, headers=(*record.headers, *fields))
 
 
-def check_for_kind(message: OutgoingMessage, *, is_fifo: bool) -> None:
+def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, has_lanes: bool = False) -> None:
     """Check that a message may be sent to a queue of this kind: with message groups, or without.
 
     Raises:
@@ -99,6 +99,11 @@ def check_for_kind(message: OutgoingMessage, *, is_fifo: bool) -> None:
     if not is_fifo:
         if message.deduplication_id is not None:
             raise InvalidRequestError("only FIFO queues take deduplication ids")
+        if message.priority is not None and not has_lanes:
+            raise InvalidRequestError(
+                "the queue has no priorities; it needs `lanes`, such as"
+                " `tidelog queue alter NAME --set lanes=8,4,1`"
+            )
     elif _key_of(message) is None:
         raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")
     elif message.delay:
