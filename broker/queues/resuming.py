@@ -17,6 +17,7 @@ from broker.partitions import Partitions
 from broker.queues.facts import QueueFacts
 from broker.queues.journal import Journal
 from broker.queues.served import ServedPartition
+from broker.queues.supervision import surviving
 from broker.slices import SliceReader
 from queue_layer.entries import Undone
 from wire.env import Env
@@ -109,18 +110,28 @@ class Resumer:
         while self._due:
             partition = next(iter(self._due))
             del self._due[partition]
-            if partition.leader is not None:
-                try:
-                    await self._look(partition)
-                except (BrokerError, WireFormatError) as error:
-                    self.look_later(partition)
-                    self._queues.env.probe(
-                        "queue_not_resumed",
-                        severity="warning",
-                        queue=partition.queue_name,
-                        partition=partition.number,
-                        reason=str(error),
-                    )
+            if partition.leader is None:
+                continue
+            is_looked_at = False
+            with surviving(f"looking for what is to be done in {partition.queue_name!r}"):
+                is_looked_at = await self._has_looked(partition)
+            if not is_looked_at:
+                self.look_later(partition)
+
+    async def _has_looked(self, partition: Partition) -> bool:
+        """Load a partition if it has something to do; return whether anybody knows that."""
+        try:
+            await self._look(partition)
+        except (BrokerError, WireFormatError) as error:
+            self._queues.env.probe(
+                "queue_not_resumed",
+                severity="warning",
+                queue=partition.queue_name,
+                partition=partition.number,
+                reason=str(error),
+            )
+            return False
+        return True
 
     async def _look(self, partition: Partition) -> None:
         """Load a partition if it has something to do.

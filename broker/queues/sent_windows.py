@@ -14,6 +14,7 @@ from broker.queues.facts import QueueFacts
 from broker.queues.reading import RecordReading
 from broker.queues.records import Reading, SourceRecords
 from broker.queues.serving import QueueServer
+from broker.queues.supervision import surviving
 from coordinator.cluster.delta import Key
 from logstore.scan import walk_headers
 from logstore.slice import LogSlice, corrupt
@@ -240,13 +241,17 @@ class SentWindows:
         try:
             while self._windows:
                 await trio.sleep(_IDLE_S)
-                now = trio.current_time()
-                for key, window in list(self._windows.items()):
-                    is_idle = window.loading is None and window.used_at + window.idle_s <= now
-                    if is_idle or not window.is_led:
-                        del self._windows[key]
+                with surviving("forgetting what nobody sends to"):
+                    self._forget_idle()
         finally:
             self._is_sweeping = False
+
+    def _forget_idle(self) -> None:
+        now = trio.current_time()
+        for key, window in list(self._windows.items()):
+            is_idle = window.loading is None and window.used_at + window.idle_s <= now
+            if is_idle or not window.is_led:
+                del self._windows[key]
 
 
 def _tell(messages: SentMessages, part: LogSlice, at: int) -> int:

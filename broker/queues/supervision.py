@@ -44,6 +44,18 @@ class Supervised(Protocol):
 
 
 @contextmanager
+def surviving(work: str) -> Generator[None]:
+    """Catch every exception of the block, and put it into the log; `work` says what it did.
+
+    For what is of no single partition, and is begun again by itself.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (the supervisor)
+        _log.error("%s failed unexpectedly", work, exc_info=error)
+
+
+@contextmanager
 def supervising(served: Supervised) -> Generator[None]:
     """Catch every exception of the block: put it into the log, and drop the partition for it.
 

@@ -6,10 +6,13 @@ from contextlib import asynccontextmanager
 import pytest
 from trio.testing import MockClock
 
+from broker.queues.journal import Journal
+from broker.queues.sent_windows import SentWindow
 from tests.broker.asking import batch_of, fetch_all, produce, submit
 from tests.broker.queues.asking import (
     create_queue,
     receive,
+    send,
     settle,
     states,
     topic_of,
@@ -130,3 +133,41 @@ async def test_a_redrive_goes_on_when_the_defect_is_gone(
         await mend(world, defects)
         values = [record.value for record in await fetch_all(client, topic)]
         assert values == [b"a", b"b", b"c", b"d", b"c", b"d"]
+
+
+async def test_a_defect_in_looking_for_what_is_to_be_done_ends_no_broker(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, defects: list[str]
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+
+        async def fail(_self: Journal, _reader: object) -> None:
+            raise RuntimeError("a defect")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "read_last", fail)
+            settings = AlterQueueRequest("orders", {"dead_letter_queue": "dead"}, [])
+            await submit(client, api.ALTER_QUEUE, settings).reply()
+            await let_happen()
+        assert "looking for what is to be done in 'orders' failed" in defects.pop()
+
+        await world.pass_time(5.1)
+
+        assert await states(client, queue) == (2, 0, 0, 0), "the dead letters went where they go"
+
+
+async def test_a_defect_in_forgetting_what_nobody_sends_to_ends_no_broker(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, defects: list[str]
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        await send(client, queue, (b"a", "1"))
+
+        def fail(_: SentWindow) -> float:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(SentWindow, "idle_s", property(fail))
+        await world.pass_time(601)
+
+        assert "forgetting what nobody sends to failed" in defects.pop()
+        assert (await send(client, queue, (b"b", "2"))).offsets == [1]
