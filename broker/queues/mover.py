@@ -8,6 +8,7 @@ there (`broker.queues.mover_ids`). If the batch is not there he repeats it under
 so that it is appended once even if the first one was only late.
 """
 
+from itertools import islice
 from typing import Final, final
 
 import trio
@@ -38,11 +39,15 @@ from wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
+from wire.queues import Run
 
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
-_REFUSED_MS: Final = 60_000
-"""So long nobody sees a dead letter that its target has refused."""
+_REFUSED_MIN_MS: Final = 60_000
+"""So long nobody sees a dead letter that its target has refused; each time twice as long."""
+_REFUSED_MAX_MS: Final = 15 * 60_000
+_REFUSED_KEPT: Final = 10_000
+"""Letters of which it is remembered how often they were refused."""
 
 
 @final
@@ -59,6 +64,8 @@ class Mover:
         self._under_way: set[Target] = set()
         self._known: set[Target] = set()
         """Targets at which nothing is of which the journal does not say that it is there."""
+        self._refusals: dict[int, int] = {}
+        """How often letters were refused here, by their offsets; the longest known first."""
         self._redriver = Redriver(nursery, producer, served)
         self._chunks = ChunkCopier(served.reading, producer, served.now_ms)
 
@@ -204,10 +211,23 @@ class Mover:
     def _refused(self, batch: MoveBatch, count: int, error: Exception) -> None:
         """Have messages come back that cannot be moved for what they are.
 
-        Dead letters die again in the next receive that meets them: not at once.
+        Dead letters die again in the next receive that meets them: not at once, and ever later.
         """
-        delay_ms = 0 if batch.redrive else _REFUSED_MS
-        self._fail(batch, count, str(error), delay_ms=delay_ms)
+        if batch.redrive:
+            self._fail(batch, count, str(error))
+            return
+        times = self._refused_times(_first_offsets(batch.runs, count))
+        delay_ms = min(_REFUSED_MIN_MS << min(times - 1, 10), _REFUSED_MAX_MS)
+        again = f"refused {times} times, tried again after {delay_ms // 60_000} min"
+        self._fail(batch, count, f"{error} ({again})", delay_ms=delay_ms)
+
+    def _refused_times(self, offsets: list[int]) -> int:
+        """Return how often letters were refused, this time among them."""
+        times = 1 + max(self._refusals.pop(offset, 0) for offset in offsets)
+        self._refusals.update(dict.fromkeys(offsets, times))
+        while len(self._refusals) > _REFUSED_KEPT:
+            del self._refusals[next(iter(self._refusals))]
+        return times
 
     def _fail(self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
         served = self._served
@@ -229,3 +249,9 @@ class Mover:
             for offset in range(each.first_offset, each.first_offset + each.count)
         }
         return [as_dead_letter(record, origin, letters[record.offset]) for record in records]
+
+
+def _first_offsets(runs: list[Run], count: int) -> list[int]:
+    """Return the offsets of the first messages of some runs."""
+    offsets = (offset for first, length in runs for offset in range(first, first + length))
+    return list(islice(offsets, count))

@@ -1,6 +1,7 @@
 """Tests of dead letters on their way: never in both places, never in neither."""
 
 import errno
+from itertools import pairwise
 
 import pytest
 from trio.testing import MockClock
@@ -329,7 +330,7 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
 
 
 @pytest.mark.timeout(60)
-async def test_what_a_target_refuses_is_tried_again_no_more_than_once_a_minute(
+async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -339,19 +340,20 @@ async def test_what_a_target_refuses_is_tried_again_no_more_than_once_a_minute(
         queue = await create_queue(broker, dead_letter_queue="dead", max_receive_count="1")
         await produce(client, topic_of(broker), batch_of(bytes(2000)))
         await receive(client, queue, visibility_timeout_ms=0)
-        before = journal_bytes(world)
 
-        waits = submit_receive(client, queue, max_wait_ms=300_000)
-        for _ in range(290):
-            await world.pass_time(1)
+        delays_ms: dict[int, str] = {}
+        for _ in range(100):
+            await world.pass_time(20)
+            assert await receive(client, queue) == []
+            (kept,) = (await look(client, queue)).runs
+            if kept.state == MessageState.DELAYED:
+                delays_ms[kept.visible_at_ms] = kept.reason
 
-        assert not waits.is_answered
-        assert await states(client, queue) == (0, 0, 1, 0)
-        assert 1_000 < journal_bytes(world) - before < 5_000
-
-
-def journal_bytes(world: World) -> int:
-    return sum(len(data) for path, data in world.segments() if "queue@orders" in path)
+        times = sorted(delays_ms)
+        waited = [(after - at) // 60_000 for at, after in pairwise(times)]
+        assert waited == [2, 4, 8, 15, 15]
+        assert "limit" in delays_ms[times[2]]
+        assert "(refused 3 times, tried again after 4 min)" in delays_ms[times[2]]
 
 
 async def test_letters_that_nobody_can_decode_come_back_and_others_go(
