@@ -17,6 +17,7 @@ from broker.queues.sent_windows import SentWindow, SentWindows
 from broker.queues.served import ServedPartition
 from broker.queues.settling import PendingSettle
 from broker.queues.taken import Taken
+from broker.queues.taking import Taking
 from broker.waiting import Waiting
 from client.queue_settler import QueueSettler, _finish, _Order
 from queue_layer import orders, settling
@@ -257,7 +258,7 @@ MUTANTS: Final = (
     Mutant(
         "not-woken-by-records",
         "who waits for messages is not told that there are more",
-        (ServedPartition, "_watch", _hear_nothing),
+        (Taking, "watch", _hear_nothing),
     ),
     Mutant(
         "lease-before-commit",
