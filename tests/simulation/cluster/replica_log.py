@@ -1,6 +1,7 @@
 """What there is to say of the replicas of a partition, at one moment."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -31,6 +32,16 @@ class ReplicaLog(msgspec.Struct, frozen=True):
         """Return `leader_epochs` as if the log began at an offset, where there is a record."""
         begun = [(epoch, offset) for epoch, start in self.leader_epochs if start <= offset]
         return begun[-1:] + [entry for entry in self.leader_epochs if entry[1] > offset]
+
+    def agreed_end(self, other: "ReplicaLog") -> int:
+        """Return up to where two logs have the same records, by who wrote them."""
+        start = max(self.log_start_offset, other.log_start_offset)
+        ends = [self.end_offset, other.end_offset]
+        for entries in zip_longest(self.epochs_from(start), other.epochs_from(start)):
+            if entries[0] != entries[1]:
+                ends += [entry[1] for entry in entries if entry is not None]
+                break
+        return min(ends)
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -77,7 +88,7 @@ class Lost(msgspec.Struct, frozen=True):
 
     partition: Partition
     end_offset: int
-    """Where the log of the new leader ends; what was at or above is void."""
+    """Up to where the new leader has what was committed; what was at or above is void."""
     lost_end: int
     """Where the longest log ended."""
     passed_over: Sequence[int]

@@ -329,15 +329,21 @@ class Replicas:
         assert known.leader is not None, "somebody leads then"
         leader = self._assigned_of(key).get(known.leader)
         log = ReplicaLog(0, 0) if leader is None else _look(leader)
-        if log.end_offset >= self.high_watermark(key):
+        logs = self._logs(key).values()
+        committed, epoch = self._shown.get(key, (0, None))
+        # It may have as many records and more, which another leader wrote: never committed ones.
+        holders = [
+            each for each in logs if epoch is not None and each.epoch_of(committed - 1) == epoch
+        ]
+        end = min([log.end_offset, *(log.agreed_end(each) for each in holders)])
+        if end >= committed:
             return
-        ends = [each.end_offset for each in self._logs(key).values()]
-        lost_end = max(self.high_watermark(key), *ends)
-        self._shown[key] = (log.end_offset, log.epoch_of(log.end_offset - 1))
+        lost_end = max(committed, *(each.end_offset for each in logs))
+        self._shown[key] = (end, log.epoch_of(end - 1))
         brokers = self._minutes.image.state.brokers
         lost = Lost(
             key,
-            log.end_offset,
+            end,
             lost_end,
             [
                 node_id

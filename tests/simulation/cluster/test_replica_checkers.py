@@ -121,3 +121,19 @@ def test_an_end_that_was_asked_for_after_a_loss_may_be_lower_and_rises_from_then
     now = 4.0
     with pytest.raises(ViolationError, match="ends at 3; 4 was known"):
         minutes.told_end(ToldEnd(1, PLACE, 3, 3.5))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "end"),
+    [
+        (ReplicaLog(3, 3, ((6, 0),)), ReplicaLog(2, 2, ((6, 0), (7, 1))), 1),
+        (ReplicaLog(3, 3, ((6, 0),)), ReplicaLog(6, 6, ((6, 0), (7, 5))), 3),
+        (ReplicaLog(3, 3, ((6, 0),)), ReplicaLog(5, 5, ((6, 0),)), 3),
+        (ReplicaLog(9, 9, ((6, 4),), 4), ReplicaLog(8, 8, ((5, 0), (6, 2), (7, 7))), 7),
+        (ReplicaLog(3, 3, ((6, 0),)), ReplicaLog(0, 0), 0),
+    ],
+)
+def test_logs_agree_up_to_where_somebody_else_wrote(
+    one: ReplicaLog, other: ReplicaLog, end: int
+) -> None:
+    assert one.agreed_end(other) == other.agreed_end(one) == end
