@@ -59,5 +59,10 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.CANCEL,
     api.DESCRIBE_REDRIVE,
     api.DESCRIBE_PRODUCER,
+    api.BEGIN_TRANSACTION,
+    api.STAGE,
+    api.COMMIT_TRANSACTION,
+    api.ABORT_TRANSACTION,
+    api.LIST_TRANSACTIONS,
 )
 """All that a broker speaks."""

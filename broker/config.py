@@ -103,6 +103,10 @@ class BrokerConfig:
     maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
     """How often segments are rolled and deleted by age and size."""
 
+    staged_bytes_max: int = _number(4096 * MiB, low=MiB, high=1 << 50)
+    """On disk for one partition of what is staged and not committed, or committed and not appended;
+    who stages more is told to wait."""
+
     scrub_bytes_per_s: int = _number(4 * MiB, low=0, high=1 << 40)
     """How fast records on disk are read again in the background, to find damage before somebody
     needs them; 0 is never. A small batch counts as 4 KiB."""

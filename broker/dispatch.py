@@ -18,6 +18,7 @@ from broker.handlers.produce import ProduceHandler
 from broker.handlers.session import SessionHandler
 from broker.queues.handlers import QueueHandlers
 from broker.replier import Asking, Replier
+from broker.staging.handlers import StagingHandlers
 from wire import api
 from wire.api import Api
 from wire.connection import Request
@@ -25,13 +26,14 @@ from wire.errors import BrokerNotReadyError, ShuttingDownError
 from wire.fetch import FetchRequest
 from wire.groups import CommitOffsetsRequest
 from wire.produce import ProduceRequest
-from wire.queues import SendRequest
 from wire.session import MetadataRequest
 
 PlainHandler = Callable[[Any, memoryview], object]
 """Takes message and attachment, and returns the reply at once; `None` if nobody wants one."""
 ParkingHandler = Callable[[Any, Replier], None]
 """Takes a message, and replies at once or when there is something to say."""
+AppendingHandler = Callable[[Any, memoryview, Replier], None]
+"""Takes message and attachment, and replies at once or later."""
 SlowHandler = Callable[[Any], Awaitable[object]]
 
 
@@ -44,6 +46,7 @@ class ClientHandlers:
     fetch: FetchHandler
     commits: CommitHandler
     queues: QueueHandlers
+    staging: StagingHandlers
     slow: Mapping[Api[Any, Any], SlowHandler]
     """All other APIs; each request runs in a task."""
 
@@ -63,6 +66,7 @@ class Dispatcher:
         self._clients: ClientHandlers | None = None
         self._slow_of_clients: dict[int, SlowHandler] = {}
         self._parking_of_clients: dict[int, ParkingHandler] = {}
+        self._appending: dict[int, AppendingHandler] = {}
         self.waiting_for = "it has just started"
         """Why clients are not served yet, for people."""
         self.is_shutting_down = False
@@ -84,12 +88,16 @@ class Dispatcher:
     def serve_clients(self, handlers: ClientHandlers) -> None:
         """Serve clients from now on."""
         self._clients = handlers
+        self._appending = {
+            int(api.STAGE.key): handlers.staging.stages.handle,
+            int(api.SEND.key): handlers.queues.sends.handle,
+        }
         self._parking_of_clients = {
             int(served.key): handler for served, handler in handlers.queues.parking.items()
         }
         self._slow_of_clients = {
             int(served.key): handler
-            for slow in (handlers.slow, handlers.queues.slow)
+            for slow in (handlers.slow, handlers.queues.slow, handlers.staging.slow)
             for served, handler in slow.items()
         }
 
@@ -121,8 +129,8 @@ class Dispatcher:
         message = request.message
         if isinstance(message, ProduceRequest):
             clients.produce.handle(message, request.attachment, replier)
-        elif isinstance(message, SendRequest):
-            clients.queues.sends.handle(message, request.attachment, replier)
+        elif request.api_key in self._appending:
+            self._appending[request.api_key](message, request.attachment, replier)
         elif isinstance(message, FetchRequest):
             clients.fetch.handle(message, replier)
         elif request.api_key in self._parking_of_clients:

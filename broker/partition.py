@@ -76,6 +76,8 @@ class Partition:
         self.durability = config.durability
         self.queue_name = ""
         """The queue of which it is the journal, which clients do not touch; empty for others."""
+        self.is_staging = False
+        """Whether it is a staging log, which clients touch only by staging."""
         self.leader: PartitionLeader | None = None
         """What this broker knows as the leader; `None` while another one leads, or nobody."""
         self.follower: PartitionFollower | None = None

@@ -66,7 +66,7 @@ class Partitions:
         self._files = files
         self._state = state
         self._may_lead = may_lead
-        self.on_lead: Callable[[Partition], None] = lambda _: None
+        self.listeners: list[Callable[[Partition], None]] = []
         """Told of each partition that this broker begins to lead in a leader epoch."""
         self.movers = MoverIds(lambda: state().catalog)
         """Producers whose place no log forgets."""
@@ -92,11 +92,11 @@ class Partitions:
         """Return a partition that this broker leads, and clients may use.
 
         Raises:
-            InvalidTopicError: It is of the journal of a queue.
+            InvalidTopicError: It is of the journal of a queue, or of a staging log.
             BrokerError: As for `led`.
         """
         partition = self.led(topic_id, number)
-        _check_no_journal(partition)
+        _check_no_companion(partition)
         return partition
 
     def led(self, topic_id: bytes, number: int) -> Partition:
@@ -129,7 +129,7 @@ class Partitions:
             and not partition.is_held
             and self._may_lead()
         ):
-            _check_no_journal(partition)
+            _check_no_companion(partition)
             self._read_at = trio.current_time()
             return partition
         return self.find(topic_id, number)
@@ -231,6 +231,7 @@ class Partitions:
                 partition.log.close()
                 raise
         partition.queue_name = topic.queue_name
+        partition.is_staging = topic.staging_of is not None
         self._open[topic.topic_id, number] = partition
         return partition
 
@@ -392,9 +393,11 @@ def _write_checkpoint(log: PartitionLog) -> None:
         log.request_checkpoint(is_spoiled=True)
 
 
-def _check_no_journal(partition: Partition) -> None:
+def _check_no_companion(partition: Partition) -> None:
     if partition.queue_name:
         raise InvalidTopicError(
             f"this is the journal of queue {partition.queue_name!r}, which only brokers read and"
             " write"
         )
+    if partition.is_staging:
+        raise InvalidTopicError("this is a staging log, which only brokers read")

@@ -39,10 +39,11 @@ from broker.log_extents import LogExtents
 from broker.maintenance import Maintenance
 from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
-from broker.queues.handlers import QueueHandlers, QueueSurroundings, queue_handlers
+from broker.queues.handlers import QueueSurroundings, queue_handlers
 from broker.replication.roles import Roles
 from broker.replication.surroundings import Surroundings
 from broker.scrubber import Scrubber, ScrubProgress
+from broker.staging.handlers import staging_handlers
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
 from coordinator.founding import open_node
@@ -355,7 +356,12 @@ class Broker:
         waiting, bytes_max = self._waiting, config.fetch_bytes_max
         fetch = FetchHandler(env, partitions, waiting, self._nursery, fetch_bytes_max=bytes_max)
         offsets = OffsetsHandler(env, partitions)
-        queues = self._queue_handlers(cluster, partitions, offsets)
+        surroundings = self._queue_surroundings(cluster, partitions, offsets)
+        queues = queue_handlers(surroundings)
+        staged_bytes_max = config.staged_bytes_max
+        staging = staging_handlers(surroundings, keeper, staged_bytes_max=staged_bytes_max)
+        for serve in (queues.server.run, staging.server.run):
+            self._nursery.start_soon(serve)
         extents = LogExtents(
             cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, self._nursery
         )
@@ -372,6 +378,7 @@ class Broker:
                 fetch,
                 CommitHandler(groups),
                 queues,
+                staging,
                 {
                     api.CREATE_TOPIC: topics.create,
                     api.DESCRIBE_TOPICS: topics.describe,
@@ -400,23 +407,19 @@ class Broker:
             )
         )
 
-    def _queue_handlers(
+    def _queue_surroundings(
         self, cluster: ClusterNode, partitions: Partitions, offsets: OffsetsHandler
-    ) -> QueueHandlers:
-        queues = queue_handlers(
-            QueueSurroundings(
-                self._env,
-                self._nursery,
-                cluster,
-                partitions,
-                self._flusher,
-                self._waiting,
-                offsets,
-                self._config.fetch_bytes_max,
-            )
+    ) -> QueueSurroundings:
+        return QueueSurroundings(
+            self._env,
+            self._nursery,
+            cluster,
+            partitions,
+            self._flusher,
+            self._waiting,
+            offsets,
+            self._config.fetch_bytes_max,
         )
-        self._nursery.start_soon(queues.server.run)
-        return queues
 
     def _warn_of_large_batches(self, cluster: ClusterNode) -> None:
         """Say which topics allow batches that this broker cannot receive (any more)."""

@@ -335,6 +335,11 @@ class Accumulator:
             self.queues_by_topic[name] = topic.queue_by_key
         return failure
 
+    @property
+    def producer_id(self) -> int | None:
+        """The identity that batches get now, `None` while there is none."""
+        return None if self._identity is None else self._identity.producer_id
+
     def identity_to_ask(self) -> Identity | None:
         """Return the identity of which a broker is to be asked the next epoch, if one is needed.
 

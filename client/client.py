@@ -5,7 +5,7 @@ Shell: owns the tasks of a client.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Unpack, final
+from typing import Final, Unpack, final
 
 import trio
 
@@ -26,9 +26,13 @@ from client.producer import Producer
 from client.queue import Queue
 from client.queue_shared import QueueShared
 from client.record import Record
+from client.staging import StagedBatch
 from wire.env import Env
 from wire.errors import ConfigError
 from wire.real_env import real_env
+
+_TIMEOUT_MIN: Final = 1.0
+_TIMEOUT_MAX: Final = 24 * 3600.0
 
 
 @final
@@ -108,6 +112,25 @@ class Client:
             TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
         """
         return LargeReader(self._cluster).value_of(record)
+
+    def staged(self, name: str, batch_id: int, *, timeout: float = 3600.0) -> StagedBatch:
+        """Return a batch whose records become visible together, once, or never.
+
+        Several tasks, on any machines, stage records for it; one commit names those that count.
+        See `docs/transactions.md`. Asks nobody yet.
+
+        Args:
+            name: Whose batches these are; they are committed in the order of their ids.
+            batch_id: Which batch. It is committed once: after that, all it is asked for succeeds
+                and does nothing.
+            timeout: Seconds for which it is kept when nobody stages for it any more.
+
+        Raises:
+            ConfigError: The timeout is not legal.
+        """
+        if not _TIMEOUT_MIN <= timeout <= _TIMEOUT_MAX:
+            raise ConfigError(f"a batch can be kept for 1 s to 24 h, not for {timeout:g} s")
+        return StagedBatch(self._cluster, name, batch_id, timeout=timeout)
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue: `await client.queue("payments").send(b"...")`. Asks nobody yet.

@@ -35,6 +35,7 @@ from wire.produce import (
     ProduceRequest,
 )
 from wire.rpc import Outcome, RpcConnection
+from wire.transactions import StageRequest
 
 _REQUEST_BYTES_MAX = 4 << 20
 """Batches of several partitions share a request up to this size."""
@@ -62,8 +63,14 @@ class _Flight:
 class Dispatcher:
     """Sends what the accumulator wants sent."""
 
-    def __init__(self, cluster: Cluster, accumulator: Accumulator, acks: Acks) -> None:
-        """Send through `cluster`; `run` must run in a task of its own."""
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, acks: Acks, *, transaction: int = 0
+    ) -> None:
+        """Send through `cluster`; `run` must run in a task of its own.
+
+        Everything is staged for a transaction if its number is given.
+        """
+        self._transaction = transaction
         self._cluster = cluster
         self._accumulator = accumulator
         self._acks = acks
@@ -203,20 +210,21 @@ class Dispatcher:
             self._refuse_all(departures, ConnectError("the connection was lost"))
             return
         timeout = self._cluster.config.request_timeout
-        request = ProduceRequest(
-            int(self._acks), int(timeout * 1000), [self._describe(each) for each in departures]
-        )
+        timeout_ms, batches = int(timeout * 1000), [self._describe(each) for each in departures]
         flight = _Flight(connection, departures, now + timeout * _PATIENCE)
         self._flights[flight] = None
         attachment = [departure.batch.encoded for departure in departures]
-        if self._acks is Acks.NONE:
-            connection.submit(api.PRODUCE, request, None, attachment=attachment)
-            self._cluster.nursery.start_soon(self._settle_when_sent, flight)
+        landed = None if self._acks is Acks.NONE else partial(self._landed, flight)
+        if self._transaction:
+            staged = StageRequest(self._transaction, timeout_ms, batches)
+            connection.submit(api.STAGE, staged, landed, attachment=attachment)
         else:
-            landed = partial(self._landed, flight)
+            request = ProduceRequest(int(self._acks), timeout_ms, batches)
             connection.submit(api.PRODUCE, request, landed, attachment=attachment)
-            if self._cluster.env.buggify("connection given up"):
-                connection.close()
+        if landed is None:
+            self._cluster.nursery.start_soon(self._settle_when_sent, flight)
+        elif self._cluster.env.buggify("connection given up"):
+            connection.close()
 
     def _describe(self, departure: Departure) -> PartitionBatch:
         queue = departure.queue

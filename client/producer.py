@@ -55,8 +55,14 @@ class Producer:
     records that are not acknowledged are abandoned: they may or may not be in the log.
     """
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
-        """Use `async with client.producer()`."""
+    def __init__(self, cluster: Cluster, config: ProducerConfig, *, transaction: int = 0) -> None:
+        """Use `async with client.producer()`.
+
+        Args:
+            cluster: Where to.
+            config: How.
+            transaction: For which transaction to stage; 0 to append at once.
+        """
         acks = _ACKS[config.acks]
         self.config = config
         self._cluster = cluster
@@ -75,7 +81,7 @@ class Producer:
             ),
             cluster.env.random,
         )
-        self._dispatcher = Dispatcher(cluster, self._accumulator, acks)
+        self._dispatcher = Dispatcher(cluster, self._accumulator, acks, transaction=transaction)
         self._scope = trio.CancelScope()
         self._is_open = False
         # What the fast path of `send_nowait` may use: nothing while there is an error to raise.
@@ -117,6 +123,11 @@ class Producer:
             abandoned_count = self._accumulator.unsettled_record_count
             if abandoned_count:
                 self._cluster.env.probe("client.records_abandoned", count=abandoned_count)
+
+    @property
+    def producer_id(self) -> int | None:
+        """The identity under which records are sent now; `None` before there is one."""
+        return self._accumulator.producer_id
 
     def statistics(self) -> ProducerStatistics:
         """Return what the producer is busy with."""

@@ -128,7 +128,8 @@ class PartitionLog:
         """
         self.require_online()
         size = len(batch)
-        self.config.require_size(size)
+        if not header.was_staged:  # It was small enough then.
+            self.config.require_size(size)
         is_sequenced = header.producer_id and not header.is_control
         if is_sequenced:
             known_at = self.producers.check(header)

@@ -84,7 +84,8 @@ class ProducerStates:
 
         A producer that is not known (any more) starts at 0. It may have several batches under way:
         if one was refused and a later one taken instead, the first would look like a duplicate when
-        it is sent again, and be acknowledged. Brokers have one under way, and start anywhere.
+        it is sent again, and be acknowledged. Brokers have one under way, and start
+        anywhere; as the one of staged records they also leave sequences out.
 
         Raises:
             FencedProducerError: The batch carries an older epoch.
@@ -107,6 +108,8 @@ class ProducerStates:
             return None
         expected = window[-1].next_sequence if window else producer.first_sequence
         if header.base_sequence == expected:
+            return None
+        if header.was_staged and header.base_sequence > expected:
             return None
         if header.base_sequence > expected:
             raise OutOfOrderSequenceError(

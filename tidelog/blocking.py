@@ -38,6 +38,7 @@ from client.record_iterator import RecordIterator
 from client.subscription import Until
 from tidelog.blocking_admin import Admin
 from tidelog.blocking_queue import Queue, in_turn
+from tidelog.blocking_staging import StagedBatch
 from tidelog.handover import Handover
 from tidelog.trio_thread import TrioThread
 from wire.real_env import run_in_thread
@@ -137,6 +138,11 @@ class Client:
     def chunks(self, record: Record) -> Iterator[bytes]:
         """Iterate over the value of a record; see `tidelog.Client.chunks`."""
         return in_turn(self._thread, self._thread.resource.chunks(record))
+
+    def staged(self, name: str, batch_id: int, *, timeout: float = 3600.0) -> StagedBatch:
+        """Return a batch that becomes visible at once; see `tidelog.Client.staged`."""
+        batch = self._thread.resource.staged(name, batch_id, timeout=timeout)
+        return StagedBatch(self._thread, batch)
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""

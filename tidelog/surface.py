@@ -27,6 +27,7 @@ from client.queue_worker import QueueWorker, WorkerConfig, WorkerStatistics
 from client.receipt import RangeReceipt, Receipt
 from client.record import Record, RecordBatch
 from client.record_iterator import BatchIterator, RecordIterator
+from client.staging import StagedBatch, StagedTask, StagingTask
 from wire.cluster_admin import AcceptedLoss, LeaderElected, NodeDescription, PartitionState
 from wire.cluster_admin import DescribeClusterReply as ClusterDescription
 from wire.errors import (
@@ -70,11 +71,14 @@ from wire.errors import (
     RequestTimedOutError,
     RetriableError,
     ShuttingDownError,
+    StagedRecordsLostError,
     StaleBrokerEpochError,
     StaleMemberEpochError,
     StalePartitionEpochError,
+    StaleTransactionError,
     TidelogError,
     TopicExistsError,
+    TransactionGoneError,
     UnexpectedServerError,
     UnknownGroupError,
     UnknownMemberError,
@@ -181,13 +185,19 @@ __all__ = [
     "RunningBroker",
     "SeenMessage",
     "ShuttingDownError",
+    "StagedBatch",
+    "StagedRecordsLostError",
+    "StagedTask",
+    "StagingTask",
     "StaleBrokerEpochError",
     "StaleMemberEpochError",
     "StalePartitionEpochError",
+    "StaleTransactionError",
     "TidelogError",
     "TopicDescription",
     "TopicExistsError",
     "TopicPartition",
+    "TransactionGoneError",
     "UnexpectedServerError",
     "UnknownGroupError",
     "UnknownMemberError",

@@ -26,6 +26,7 @@ from wire import (
     replication,
     session,
     topics,
+    transactions,
 )
 from wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from wire.frame import FrameKind, encode_frame
@@ -92,6 +93,11 @@ class ApiKey(IntEnum):
     CANCEL = 53
     DESCRIBE_REDRIVE = 54
     DESCRIBE_PRODUCER = 55
+    BEGIN_TRANSACTION = 60
+    STAGE = 61
+    COMMIT_TRANSACTION = 62
+    ABORT_TRANSACTION = 63
+    LIST_TRANSACTIONS = 64
 
 
 @final
@@ -266,6 +272,27 @@ DESCRIBE_REDRIVE = Api(
 )
 DESCRIBE_PRODUCER = Api(
     ApiKey.DESCRIBE_PRODUCER, produce.DescribeProducerRequest, produce.DescribeProducerReply
+)
+BEGIN_TRANSACTION = Api(
+    ApiKey.BEGIN_TRANSACTION,
+    transactions.BeginTransactionRequest,
+    transactions.BeginTransactionReply,
+)
+STAGE = Api(ApiKey.STAGE, transactions.StageRequest, produce.ProduceReply)
+COMMIT_TRANSACTION = Api(
+    ApiKey.COMMIT_TRANSACTION,
+    transactions.CommitTransactionRequest,
+    transactions.CommitTransactionReply,
+)
+ABORT_TRANSACTION = Api(
+    ApiKey.ABORT_TRANSACTION,
+    transactions.AbortTransactionRequest,
+    transactions.AbortTransactionReply,
+)
+LIST_TRANSACTIONS = Api(
+    ApiKey.LIST_TRANSACTIONS,
+    transactions.ListTransactionsRequest,
+    transactions.ListTransactionsReply,
 )
 
 AnyApi = Api[object, object]

@@ -15,6 +15,10 @@ BROKER_PRODUCER_IDS_FROM: Final = 1 << 62
 """Producer ids from here on are those of brokers, which have one batch under way at a time.
 Those that are given to clients are counted from 1, and never get here."""
 
+STAGED_PRODUCER_ID: Final = (1 << 63) - 1
+"""The producer as which leaders append what was staged and is committed. Its sequences may leave
+some out: they begin anew, higher, with each commit."""
+
 
 class Acks(IntEnum):
     """Who must have the records before the broker answers; see `docs/guarantees.md`."""

@@ -49,6 +49,7 @@ from crc32c import crc32c
 from wire.compression import Codec, compress, decompress
 from wire.env import BytesLike
 from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
+from wire.produce import STAGED_PRODUCER_ID
 from wire.queues import CHUNK_HEADER, HEADER_PREFIX
 
 SYNC_MARKER = 0x1D0C_BA7C
@@ -161,6 +162,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     def is_control(self) -> bool:
         """Whether the batch holds markers for brokers instead of records for people."""
         return bool(self.flags & FLAG_CONTROL)
+
+    @property
+    def was_staged(self) -> bool:
+        """Whether a broker appends it because it was staged, and that is committed now."""
+        return self.producer_id == STAGED_PRODUCER_ID
 
 
 Headers = tuple[tuple[str, bytes], ...]

@@ -3,13 +3,12 @@
 The hot path of a broker: no task, no await, no loop over records.
 """
 
-from typing import final
+from typing import Protocol, final
 
 import trio
 
 from broker.flusher import Flusher
 from broker.partition import Partition
-from broker.partitions import Partitions
 from broker.replier import Replier
 from broker.waiting import Waiting
 from isr.durability import ack_level
@@ -28,6 +27,18 @@ from wire.record_batch import check_produced
 
 _ACKS = {int(acks): acks for acks in Acks}
 _TIMEOUT_MS_MAX = 10 * 60 * 1000
+
+
+class Finder(Protocol):
+    """Finds partitions that are led here."""
+
+    def find(self, topic_id: bytes, number: int) -> Partition:
+        """Return a partition to which may be appended now.
+
+        Raises:
+            BrokerError: It may not.
+        """
+        ...
 
 
 @final
@@ -103,10 +114,8 @@ class PendingProduce:
 class ProduceHandler:
     """Appends batches to partitions."""
 
-    def __init__(
-        self, env: Env, partitions: Partitions, flusher: Flusher, waiting: Waiting
-    ) -> None:
-        """Append to `partitions`; park what cannot be acknowledged at once in `waiting`."""
+    def __init__(self, env: Env, partitions: Finder, flusher: Flusher, waiting: Waiting) -> None:
+        """Append to what `partitions` finds; park in `waiting` what cannot be acknowledged yet."""
         self._env = env
         self._partitions = partitions
         self._flusher = flusher

@@ -7,7 +7,7 @@ import trio
 
 from broker.config import BrokerConfig, parse_address
 from broker.partitions import Partitions
-from coordinator.catalog import TakeProducerIds, Topic, queue_of_journal
+from coordinator.catalog import Catalog, TakeProducerIds, Topic, queue_of_journal, topic_of_staging
 from coordinator.cluster.commands import ProducerIds
 from coordinator.cluster_node import ClusterNode
 from wire import api
@@ -134,10 +134,7 @@ class SessionHandler:
     def _find(self, name: str) -> TopicMetadata:
         try:
             catalog = self._cluster.metadata.state.catalog
-            queue = queue_of_journal(name)
-            # Who asks for a journal by name looks for those who serve the queue.
-            topic = catalog.topic(name) if queue is None else catalog.journal(queue)
-            return self._describe(topic)
+            return self._describe(_found(catalog, name))
         except (UnknownTopicError, UnknownQueueError) as error:
             detail: ErrorDetail = error.to_wire()
             return TopicMetadata(name, b"", [], detail)
@@ -153,3 +150,21 @@ class SessionHandler:
             in_sync = list(known.in_sync_replicas)
             partitions.append(PartitionMetadata(number, leader, known.leader_epoch, in_sync))
         return TopicMetadata(topic.name, topic.topic_id, partitions)
+
+
+def _found(catalog: Catalog, name: str) -> Topic:
+    """Return the topic of a name; who asks for a companion looks for those who serve it.
+
+    Raises:
+        UnknownTopicError: There is none.
+        UnknownQueueError: There is no such queue.
+    """
+    queue, staged = queue_of_journal(name), topic_of_staging(name)
+    if queue is not None:
+        return catalog.journal(queue)
+    if staged is None:
+        return catalog.topic(name)
+    staging = catalog.staging_of(catalog.topic(staged).topic_id)
+    if staging is None:
+        raise UnknownTopicError(f"nothing was staged yet for topic {staged!r}")
+    return staging

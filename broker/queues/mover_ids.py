@@ -8,6 +8,7 @@ from typing import final
 
 from broker.queues.dead_letters import may_be_mover, producer_id_of
 from coordinator.catalog import Catalog
+from wire.produce import STAGED_PRODUCER_ID
 
 
 @final
@@ -25,7 +26,12 @@ class MoverIds:
         """Ids of queues by their producers, also of queues that are gone."""
 
     def is_one(self, producer_id: int) -> bool:
-        """Return whether a queue that is there moves messages under this identity."""
+        """Return whether a queue that is there moves messages under this identity.
+
+        Or whether staged records are appended under it.
+        """
+        if producer_id == STAGED_PRODUCER_ID:
+            return True
         if not may_be_mover(producer_id):
             return False
         catalog = self._catalog()

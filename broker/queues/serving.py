@@ -75,7 +75,7 @@ class QueueServer:
         self.resumer = Resumer(self)
         for partition in partitions.all():
             self.resumer.look_at(partition)
-        partitions.on_lead = self.resumer.look_at
+        partitions.listeners.append(self.resumer.look_at)
         cluster.metadata.subscribe(self._heard)
 
     def __len__(self) -> int:

@@ -109,7 +109,8 @@ class Roles:
                 now_ms=now_ms(),
             )
             partition.lead(known.leader_epoch, followers)
-            self._surroundings.partitions.on_lead(partition)
+            for listener in self._surroundings.partitions.listeners:
+                listener(partition)
         if len(replicas.assigned_replicas) > 1:
             partition.watchers[self._in_sync] = None
             self._in_sync.changed(partition)

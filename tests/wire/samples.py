@@ -11,6 +11,7 @@ from tests.wire import (
     queue_samples,
     redrive_samples,
     replication_samples,
+    transaction_samples,
 )
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from wire import api
@@ -403,6 +404,11 @@ EXCHANGES = [
     _exchange(api.CANCEL, *message_samples.CANCEL),
     _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
     _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),
+    _exchange(api.BEGIN_TRANSACTION, *transaction_samples.BEGIN),
+    _exchange(api.STAGE, *transaction_samples.STAGE),
+    _exchange(api.COMMIT_TRANSACTION, *transaction_samples.COMMIT),
+    _exchange(api.ABORT_TRANSACTION, *transaction_samples.ABORT),
+    _exchange(api.LIST_TRANSACTIONS, *transaction_samples.LIST),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -1,0 +1,1 @@
+"""Staged writes: kept beside their partitions, appended to them when they are committed."""

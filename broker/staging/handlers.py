@@ -1,0 +1,52 @@
+"""Putting together what serves staged writes."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from broker.handlers.transactions import StageHandler, TransactionsHandler
+from broker.partition_keeper import PartitionKeeper
+from broker.queues.handlers import QueueSurroundings
+from broker.staging.server import StagingServer
+from wire import api
+from wire.api import Api
+
+SlowHandler = Callable[[Any], Awaitable[object]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StagingHandlers:
+    """What clients that stage are served with."""
+
+    server: StagingServer
+    """Its `run` must run in a task."""
+    stages: StageHandler
+    slow: Mapping[Api[Any, Any], SlowHandler]
+    """All other APIs; each request runs in a task."""
+
+
+def staging_handlers(
+    surroundings: QueueSurroundings, keeper: PartitionKeeper, *, staged_bytes_max: int
+) -> StagingHandlers:
+    """Return what serves the staged writes of a broker."""
+    env, cluster, flusher = surroundings.env, surroundings.cluster, surroundings.flusher
+    server = StagingServer(
+        env,
+        surroundings.nursery,
+        cluster,
+        surroundings.partitions,
+        flusher,
+        staged_bytes_max=staged_bytes_max,
+    )
+    transactions = TransactionsHandler(env, cluster, keeper)
+    return StagingHandlers(
+        server,
+        StageHandler(env, server, flusher, surroundings.waiting),
+        {
+            api.BEGIN_TRANSACTION: transactions.begin,
+            api.COMMIT_TRANSACTION: transactions.commit,
+            api.ABORT_TRANSACTION: transactions.abort,
+            api.LIST_TRANSACTIONS: transactions.list_all,
+        },
+    )

@@ -1,0 +1,146 @@
+"""Reading what was staged: all batches of one producer in a range of a staging log.
+
+Shell without tasks.
+"""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import trio
+
+from broker.partition import Partition
+from broker.slices import SliceReader
+from logstore.scan import walk_headers
+from logstore.slice import LogSlice
+from wire.errors import LeaderNotAvailableError, LogOfflineError, OffsetOutOfRangeError
+from wire.record_batch import BatchHeader
+from wire.transactions import StagedPiece
+
+_STEP_BYTES: Final = 1 << 20
+"""Looked at in one go, before others get their turn."""
+
+
+class PiecesLostError(Exception):
+    """Some of what was committed is not in the staging log."""
+
+
+@final
+class PieceReader:
+    """Reads pieces from the replica that this broker has of a staging log."""
+
+    def __init__(self, reader: SliceReader, staging: Partition) -> None:
+        """Read from a replica, led here or not."""
+        self._reader = reader
+        self._staging = staging
+
+    async def wait_there(self, pieces: Sequence[StagedPiece]) -> None:
+        """Wait until all of some pieces is committed as far as this broker knows.
+
+        Raises:
+            PiecesLostError: It never will be: the log ends before, at the leader that has all.
+            LeaderNotAvailableError: The replica has not heard of it for a while.
+        """
+        end = max(piece.end_offset for piece in pieces)
+        staging = self._staging
+        with trio.move_on_after(_PATIENCE_S):
+            while staging.high_watermark < end:
+                if staging.leader is not None and staging.log.log_end_offset < end:
+                    raise PiecesLostError(f"the staging log ends before offset {end}")
+                waiter = _Waiter()
+                staging.wait_for_data(waiter)
+                try:
+                    await waiter.is_awake.wait()
+                finally:
+                    staging.stop_waiting(waiter)
+        if staging.high_watermark < end:
+            raise LeaderNotAvailableError("this replica of the staging log is behind")
+
+    async def check(self, pieces: Sequence[StagedPiece]) -> None:
+        """Check that all of some pieces is there.
+
+        Raises:
+            PiecesLostError: It is not.
+            BrokerError: It cannot be read now.
+        """
+        for piece in pieces:
+            found, offset = 0, piece.first_offset
+            while offset < piece.end_offset:
+                batches, offset = await self.read(piece, offset)
+                found += sum(header.record_count for header, _ in batches)
+            if found != piece.record_count:
+                raise PiecesLostError(
+                    f"{found} of {piece.record_count} records are left of producer"
+                    f" {piece.producer_id} from offset {piece.first_offset} to {piece.end_offset}"
+                )
+
+    async def read(
+        self, piece: StagedPiece, offset: int
+    ) -> tuple[list[tuple[BatchHeader, bytearray]], int]:
+        """Return some batches of a piece from an offset on, and where to go on.
+
+        Their payloads are not checked.
+
+        Raises:
+            PiecesLostError: The log begins behind the piece.
+            BrokerError: It cannot be read now.
+        """
+        return self._walk(await self._part(offset), offset, piece)
+
+    async def _part(self, offset: int) -> LogSlice:
+        staging = self._staging
+        if staging.is_held:
+            raise LeaderNotAvailableError("this replica of the staging log is not in order")
+        try:
+            part = staging.log.read(
+                offset, bytes_max=_STEP_BYTES, high_watermark=staging.high_watermark
+            )
+        except OffsetOutOfRangeError as error:
+            raise PiecesLostError(str(error)) from error
+        if part is None:
+            raise LeaderNotAvailableError("this replica of the staging log is behind")
+        if self._reader.is_cold(part):
+            return await self._reader.load(staging, part)
+        await trio.lowlevel.checkpoint()
+        return part
+
+    def _walk(
+        self, part: LogSlice, offset: int, piece: StagedPiece
+    ) -> tuple[list[tuple[BatchHeader, bytearray]], int]:
+        """Return what of a slice is of a piece, and where to go on."""
+        first, end = offset, part.position + part.length
+        found: list[tuple[BatchHeader, bytearray]] = []
+        walk = walk_headers(part.file, part.position, start_offset=part.start_offset, end=end)
+        try:
+            for position, header in walk:
+                if header.next_offset <= offset:
+                    continue
+                if header.base_offset > offset > first:
+                    break  # A gap: asked for again, it is an error.
+                is_inside = (
+                    header.base_offset >= piece.first_offset
+                    and header.next_offset <= piece.end_offset
+                )
+                if is_inside and header.producer_id == piece.producer_id:
+                    found.append((header, bytearray(part.file.read_at(position, header.size))))
+                offset = header.next_offset
+                if offset >= piece.end_offset:
+                    break
+        except OSError as error:
+            raise self._staging.reading_failed(error) from error
+        if offset == first:
+            raise LogOfflineError(f"the staging log cannot be read at offset {offset}")
+        return found, offset
+
+
+_PATIENCE_S: Final = 5.0
+
+
+@final
+class _Waiter:
+    """See `broker.partition.DataWaiter`."""
+
+    def __init__(self) -> None:
+        self.is_awake = trio.Event()
+
+    def wake(self) -> None:
+        self.is_awake.set()

@@ -1,0 +1,265 @@
+"""All staged writes of a broker: taking them, appending what is committed, dropping the rest.
+
+Shell: owns a task for each partition to which something is to be appended, and one that tells the
+cluster what is done.
+"""
+
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+
+from broker.flusher import Flusher
+from broker.partition import Partition
+from broker.partitions import Partitions
+from broker.queues.supervision import start_supervised
+from broker.staging.appending import Appending
+from broker.staging.floors import StagingFloors
+from coordinator.cluster.commands import FinishedPart, FinishParts
+from coordinator.cluster.delta import Delta, Key
+from coordinator.cluster.transactions import AppendedPart, Transactions
+from coordinator.cluster_node import ClusterNode
+from wire.env import Env
+from wire.errors import (
+    BrokerError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    OverloadedError,
+    TransactionGoneError,
+)
+
+_RETRY_MIN_S: Final = 0.1
+_RETRY_MAX_S: Final = 5.0
+_DECIDE_TIMEOUT_S: Final = 10.0
+
+
+@final
+class _Task:
+    """One partition to which something is appended; see `broker.queues.supervision`."""
+
+    def __init__(self, server: "StagingServer", name: str, key: Key) -> None:
+        self.name = name
+        self.number = key[1]
+        self._server = server
+        self._key = key
+
+    @property
+    def facts(self) -> "_Task":
+        return self
+
+    def drop(self, error: BrokerError) -> None:
+        self._server.failed(self._key, error)
+
+
+@final
+class StagingServer:
+    """What a broker does about staged writes.
+
+    Invariant: every partition that is led here and to which something is to be appended has a task.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        nursery: trio.Nursery,
+        cluster: ClusterNode,
+        partitions: Partitions,
+        flusher: Flusher,
+        *,
+        staged_bytes_max: int,
+    ) -> None:
+        """Do nothing yet; `run` must run in a task."""
+        self._env = env
+        self._nursery = nursery
+        self._cluster = cluster
+        self._partitions = partitions
+        self._flusher = flusher
+        self._staged_bytes_max = staged_bytes_max
+        self._floors: dict[Key, StagingFloors] = {}
+        self._running: dict[Key, None] = {}
+        self._finished: dict[tuple[int, Key], FinishedPart] = {}
+        """Parts that are done, until the cluster knows it."""
+        self._has_finished = trio.Event()
+        partitions.listeners.append(self._led)
+        cluster.metadata.subscribe(self._heard)
+        for partition in partitions.all():
+            self._led(partition)
+
+    async def run(self) -> None:
+        """Tell the cluster what is done, until cancelled."""
+        self.look()
+        delay_s = _RETRY_MIN_S
+        while True:
+            await self._has_finished.wait()
+            self._has_finished = trio.Event()
+            command = FinishParts(self._cluster.node_id, list(self._finished.values()))
+            try:
+                await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+            except BrokerError as error:
+                self._env.probe("staged_part_not_told", severity="warning", reason=str(error))
+                await trio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_MAX_S)
+                self._has_finished.set()
+            else:
+                delay_s = _RETRY_MIN_S
+                for finished in command.parts:
+                    self._finished.pop(_place_of(finished), None)
+                self.look()
+
+    @property
+    def _transactions(self) -> Transactions:
+        return self._cluster.metadata.state.transactions
+
+    # -- taking ---------------------------------------------------------------------------------
+
+    def find_open(self, number: int, topic_id: bytes, partition_number: int) -> Partition:
+        """Return a staging log that is led here, in which a transaction may stage something now.
+
+        Raises:
+            TransactionGoneError: The transaction is over.
+            InvalidTopicError: It is not a staging log.
+            OverloadedError: There is too much in it.
+            BrokerError: It is not led here.
+        """
+        partition = self._partitions.led(topic_id, partition_number)
+        if not partition.is_staging:
+            raise InvalidTopicError("something can be staged in staging logs only")
+        transactions = self._transactions
+        if number not in transactions.open_numbers:
+            if number >= transactions.next_number:
+                raise LeaderNotAvailableError(f"transaction {number} is not known here yet")
+            raise TransactionGoneError(
+                f"transaction {number} is over: it was committed or aborted, or nobody said for"
+                " too long that it goes on"
+            )
+        if partition.log.size_bytes >= self._staged_bytes_max:
+            raise OverloadedError(
+                f"{partition.log.size_bytes} bytes are staged for partition {partition_number},"
+                f" the limit is {self._staged_bytes_max} (staged_bytes_max); commit or abort some"
+            )
+        self._floors_of(partition).staged(number, partition.log.log_end_offset)
+        return partition
+
+    # -- dropping -------------------------------------------------------------------------------
+
+    def _floors_of(self, partition: Partition) -> StagingFloors:
+        leader = partition.leader
+        assert leader is not None, "it is led here"
+        floors, log = self._floors.get(partition.key), partition.log
+        has_inherited = log.log_start_offset < log.log_end_offset
+        if floors is None or floors.leader_epoch != leader.leader_epoch:
+            floors = self._floors[partition.key] = StagingFloors(
+                leader_epoch=leader.leader_epoch,
+                inherited_below=self._transactions.next_number if has_inherited else 0,
+            )
+        return floors
+
+    def _drop_what_is_over(self) -> None:
+        needed = self._transactions.needed_numbers()
+        for key in list(self._floors):
+            partition = self._partitions.replica(*key)
+            if partition is None or partition.leader is None:
+                del self._floors[key]
+                continue
+            log = partition.log
+            floor = self._floors_of(partition).floor(
+                needed, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
+            )
+            high_watermark = partition.high_watermark
+            if log.log_start_offset < min(floor, high_watermark):
+                with suppress(BrokerError):  # A log that is offline is read by nobody.
+                    log.delete_records(min(floor, high_watermark), high_watermark=high_watermark)
+                    self._flusher.request(partition)
+
+    # -- appending ------------------------------------------------------------------------------
+
+    def _led(self, partition: Partition) -> None:
+        if partition.leader is None:
+            return
+        if partition.is_staging:
+            self._floors_of(partition)
+        else:
+            self._look_at(partition.key)
+
+    def _heard(self, delta: Delta) -> None:
+        if delta.has_transactions:
+            self.look()
+            self._drop_what_is_over()
+
+    def look(self) -> None:
+        """Begin to append what is to be appended here."""
+        for key in self._transactions.keys_with_parts():
+            self._look_at(key)
+
+    def _look_at(self, key: Key) -> None:
+        partition = self._partitions.replica(*key)
+        if partition is None or partition.leader is None or key in self._running:
+            return
+        if self._next(key) is None:
+            return
+        self._running[key] = None
+        topic = self._cluster.metadata.state.catalog.topic_by_id(key[0])
+        task = _Task(self, "" if topic is None else topic.name, key)
+        start_supervised(self._nursery, task, self._run, key)
+
+    def _next(self, key: Key) -> int | None:
+        """Return the number of the first commit of which a partition has something to do."""
+        for commit_number in self._transactions.parts_of(key):
+            if (commit_number, key) not in self._finished:
+                return commit_number
+        return None
+
+    async def _run(self, key: Key) -> None:
+        delay_s = _RETRY_MIN_S
+        while True:
+            partition = self._partitions.replica(*key)
+            if partition is None or partition.leader is None or self._next(key) is None:
+                del self._running[key]
+                return
+            try:
+                await self._append_all(
+                    Appending(self._env, self._partitions, self._flusher, partition)
+                )
+                delay_s = _RETRY_MIN_S
+            except BrokerError as error:
+                self._env.probe(
+                    "staged_part_waits",
+                    severity="debug",
+                    directory=partition.log.directory,
+                    reason=str(error),
+                )
+                await trio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_MAX_S)
+
+    async def _append_all(self, appending: Appending) -> None:
+        key = appending.partition.key
+        await appending.wait_committed()
+        while appending.is_led and (commit_number := self._next(key)) is not None:
+            pieces = self._transactions.parts_of(key)[commit_number]
+            staging = self._cluster.metadata.state.catalog.staging_of(key[0])
+            replica = (
+                None if staging is None else self._partitions.replica(staging.topic_id, key[1])
+            )
+            if replica is None:
+                raise LeaderNotAvailableError("the staging log is not open here")
+            is_there = await appending.carry_out(commit_number, pieces, replica)
+            part = AppendedPart(commit_number, *key, is_lost=not is_there)
+            finished = FinishedPart(part, appending.leader_epoch)
+            self._finished[_place_of(finished)] = finished
+            self._has_finished.set()
+
+    def failed(self, key: Key, error: BrokerError) -> None:
+        """Try again later to append to a partition at which something unexpected happened."""
+        self._env.probe("staged_part_failed", severity="error", reason=str(error))
+
+        async def again() -> None:
+            await trio.sleep(_RETRY_MAX_S)
+            self._running.pop(key, None)
+            self._look_at(key)
+
+        self._nursery.start_soon(again)
+
+
+def _place_of(finished: FinishedPart) -> tuple[int, Key]:
+    part = finished.part
+    return part.commit_number, (part.topic_id, part.partition)

@@ -1,0 +1,166 @@
+"""Staged batches of three brokers: they become visible together and once, whoever dies."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from random import Random
+
+import pytest
+import trio
+
+from client.client import Client
+from client.staging import StagedTask
+from tests.broker.replication.three_brokers import ThreeBrokers, live, make_topic
+from tests.coordinator.raft_life import until
+from wire.errors import StaleTransactionError, TidelogError, TransactionGoneError
+
+PARTITIONS = 2
+
+
+async def stage(client: Client, batch_id: int, task: int, count: int = 20) -> StagedTask:
+    """Stage records of one task in all partitions."""
+    async with client.staged("job", batch_id).task() as staging:
+        for partition in range(PARTITIONS):
+            values = [b"%d/%d/%d/%d" % (batch_id, task, partition, each) for each in range(count)]
+            for first in range(0, count, 4):
+                await staging.send_many("orders", values[first : first + 4], partition=partition)
+    return staging.result
+
+
+def expected(batches: dict[int, list[int]], partition: int, count: int = 20) -> list[bytes]:
+    """Return what is to be in a partition when these tasks of these batches count, in order."""
+    return [
+        b"%d/%d/%d/%d" % (batch_id, task, partition, each)
+        for batch_id, tasks in batches.items()
+        for task in tasks
+        for each in range(count)
+    ]
+
+
+async def values(brokers: ThreeBrokers, partition: int) -> list[bytes]:
+    """Return what is committed in a partition, when somebody leads it."""
+    await until(lambda: brokers.leader(number=partition) is not None, 60)
+    leader = brokers.leader(number=partition)
+    assert leader is not None
+    replica = brokers.partition(leader, number=partition)
+    assert replica is not None
+    found = brokers.records(leader, partition)
+    return [found[at] for at in sorted(found) if at < replica.high_watermark]
+
+
+async def check(brokers: ThreeBrokers, batches: dict[int, list[int]]) -> None:
+    for partition in range(PARTITIONS):
+        assert await values(brokers, partition) == expected(batches, partition)
+
+
+def staged_bytes(brokers: ThreeBrokers) -> int:
+    """Return how many records staging logs hold, over all partitions, at their leaders."""
+    held = 0
+    for number in range(PARTITIONS):
+        leader = brokers.leader("staged@orders", number)
+        replica = None if leader is None else brokers.partition(leader, "staged@orders", number)
+        if replica is None:
+            return -1
+        held += replica.log.log_end_offset - replica.log.log_start_offset
+    return held
+
+
+def test_nothing_is_seen_before_the_commit_and_then_the_winning_tasks_in_their_order() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client, PARTITIONS)
+            first, loser = await stage(client, 0, 1), await stage(client, 0, 2)
+            last = await stage(client, 0, 3)
+            await check(brokers, {})
+            assert loser.record_count == 2 * 20
+
+            await client.staged("job", 0).commit([last, first])
+            await check(brokers, {0: [3, 1]})
+            await client.staged("job", 0).commit([loser])
+            assert await client.staged("job", 0).abort(), "it is committed, and stays so"
+            again = await stage(client, 0, 4)
+            assert again.places == ()
+            await client.staged("job", 0).commit([again])
+            await check(brokers, {0: [3, 1]})
+            await until(lambda: staged_bytes(brokers) == 0, 30)
+
+        await brokers.with_client(work)
+
+    live(1, main)
+
+
+def test_what_is_aborted_is_never_seen_and_a_lower_batch_is_refused() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client, PARTITIONS)
+            aborted = await stage(client, 5, 1)
+            assert not await client.staged("job", 5).abort()
+            with pytest.raises(TransactionGoneError):
+                await client.staged("job", 5).commit([aborted])
+            await client.staged("job", 6).commit([await stage(client, 6, 1)])
+            with pytest.raises(StaleTransactionError):
+                await stage(client, 5, 2)
+            await check(brokers, {6: [1]})
+
+        await brokers.with_client(work)
+
+    live(2, main)
+
+
+def test_a_batch_that_nobody_goes_on_with_is_dropped_and_its_commit_refused_as_a_whole() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client, PARTITIONS)
+            batch = client.staged("job", 5, timeout=2)
+            async with batch.task() as task:
+                await task.send_many("orders", [b"late"], partition=0)
+                await trio.sleep(10)  # As long as a task is at it the batch stays open.
+                await task.send_many("orders", [b"later"], partition=1)
+            await trio.sleep(4)
+            with pytest.raises(TransactionGoneError):
+                await batch.commit([task.result])
+            await until(lambda: staged_bytes(brokers) == 0, 30)
+            await check(brokers, {})
+
+        await brokers.with_client(work)
+
+    live(3, main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_are_there_once_though_leaders_die_while_they_are_appended(seed: int) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        committed: dict[int, list[int]] = {}
+
+        async def work(client: Client) -> None:
+            await make_topic(client, PARTITIONS)
+            for batch_id in range(6):
+                while batch_id not in committed:
+                    try:
+                        tasks = [await stage(client, batch_id, task) for task in (0, 1)]
+                        await client.staged("job", batch_id).commit(tasks)
+                        committed[batch_id] = [0, 1]
+                    except TidelogError:
+                        await trio.sleep(0.5)
+
+        async def harass() -> None:
+            random = Random(seed)
+            while True:
+                await trio.sleep(random.uniform(1, 6))
+                victim = brokers.leader(number=random.randrange(PARTITIONS)) or 1
+                if random.random() < 0.5:
+                    brokers.kill(victim)
+                else:
+                    brokers.cut_power(victim)
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(random.uniform(0.1, 8))
+                    brokers.start(victim)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(harass)
+            await brokers.with_client(work)
+            nursery.cancel_scope.cancel()
+        await brokers.serve()
+        await check(brokers, committed)
+
+    live(10 + seed, main)

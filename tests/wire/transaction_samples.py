@@ -1,0 +1,81 @@
+"""Samples of messages about staged writes."""
+
+from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
+from wire.errors import TransactionGoneError
+from wire.produce import AckLevel, PartitionAppended, PartitionBatch, ProduceReply
+from wire.transactions import (
+    AbortTransactionReply,
+    AbortTransactionRequest,
+    BeginTransactionReply,
+    BeginTransactionRequest,
+    CommitTransactionReply,
+    CommitTransactionRequest,
+    ListTransactionsReply,
+    ListTransactionsRequest,
+    StagedPart,
+    StagedPiece,
+    StageRequest,
+    TransactionDescription,
+    TransactionStatus,
+)
+
+BEGIN = (
+    BeginTransactionRequest(
+        name="query-1", batch_id=17, topics=["orders", "billing"], timeout_ms=3_600_000
+    ),
+    BeginTransactionReply(
+        number=300, status=int(TransactionStatus.OPEN), topic_ids=[TOPIC_ID, OTHER_TOPIC_ID]
+    ),
+)
+STAGE = (
+    StageRequest(
+        number=300,
+        timeout_ms=30_000,
+        batches=[PartitionBatch(TOPIC_ID, 3, 100), PartitionBatch(OTHER_TOPIC_ID, 1, 28)],
+    ),
+    ProduceReply(
+        [
+            PartitionAppended(1000, int(AckLevel.DURABLE), 900),
+            PartitionAppended(0, 0, 0, TransactionGoneError("transaction 300 is over").to_wire()),
+        ]
+    ),
+)
+COMMIT = (
+    CommitTransactionRequest(
+        name="query-1",
+        batch_id=17,
+        number=300,
+        parts=[
+            StagedPart(
+                TOPIC_ID,
+                3,
+                [
+                    StagedPiece(producer_id=42, first_offset=1000, end_offset=1300, record_count=9),
+                    StagedPiece(producer_id=43, first_offset=1001, end_offset=1002, record_count=1),
+                ],
+            )
+        ],
+        timeout_ms=15_000,
+    ),
+    CommitTransactionReply(was_committed=True),
+)
+ABORT = (
+    AbortTransactionRequest(name="query-1", batch_id=17, number=300),
+    AbortTransactionReply(is_committed=True),
+)
+LIST = (
+    ListTransactionsRequest(names=["query-1"]),
+    ListTransactionsReply(
+        [
+            TransactionDescription(
+                name="query-1",
+                open_batch_id=18,
+                begun_at_ms=1_700_000_000_000,
+                expires_at_ms=1_700_003_600_000,
+                last_batch_id=17,
+                last_status=int(TransactionStatus.COMPLETE),
+                last_used_ms=1_700_000_000_001,
+            )
+        ]
+    ),
+)
