@@ -115,8 +115,9 @@ async def test_a_task_that_fails_has_no_result(autojump_clock: MockClock) -> Non
                 await task.send_many("nowhere", [b"a"])
         with pytest.raises(UnknownTopicError):
             _ = task.result
+        left = batch.task()
         with pytest.raises(ValueError, match="mine"):
-            async with batch.task() as left:
+            async with left:
                 raise ValueError("mine")
         with pytest.raises(ConfigError, match="left by an exception"):
             _ = left.result
