@@ -121,6 +121,10 @@ class Nemesis:
             "leave_group": lambda fault: clients.leave_group(fault.dice),
         }
 
+    def learn(self, effects: Mapping[str, Callable[[Fault], None]]) -> None:
+        """Have other faults besides, by their kinds."""
+        self._effects = {**self._effects, **effects}
+
     def begin(self, plan: ClusterPlan) -> None:
         """Make the world a bad place, and have all faults come at their times."""
         network = plan.network

@@ -8,6 +8,8 @@ from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.machines import Machines
 from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.return_faults import Attacker
+from tests.simulation.plans import Fault
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import World
 
@@ -45,6 +47,10 @@ class Guests(Protocol):
 
     def begin(self, clients: Clients) -> None:
         """Come, among the other clients."""
+        ...
+
+    def faults(self, attacker: Attacker) -> Mapping[str, Callable[[Fault], None]]:
+        """Return, by kind, what else may go wrong because of them, by means of `attacker`."""
         ...
 
     async def finish(self) -> None:

@@ -152,6 +152,7 @@ class _Life:
             self._clients.begin(topic_id)
             if self.guests is not None:
                 self.guests.begin(self._clients)
+                nemesis.learn(self.guests.faults(nemesis))
             nemesis.begin(plan)
             await trio.sleep(plan.seconds)
             nemesis.end()

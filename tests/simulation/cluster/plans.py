@@ -225,11 +225,12 @@ def _draw_faults(streams: RandomStreams, seconds: float, replication_factor: int
             continue
         random = streams.stream(f"fault {kind}")
         if random.random() < (_HAS_OFTEN if kind in _OFTEN else _HAS_FAULT):
-            faults += _draw_kind(random, kind, gap_s * 2 ** random.uniform(-0.5, 2), seconds)
+            faults += draw_kind(random, kind, gap_s * 2 ** random.uniform(-0.5, 2), seconds)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def _draw_kind(random: Random, kind: str, mean_gap_s: float, seconds: float) -> list[Fault]:
+def draw_kind(random: Random, kind: str, mean_gap_s: float, seconds: float) -> list[Fault]:
+    """Return faults of one kind, so far apart on the average."""
     faults: list[Fault] = []
     at = random.expovariate(1 / mean_gap_s)
     while at < seconds:

@@ -48,6 +48,8 @@ class Delivered(msgspec.Struct, frozen=True):
     """When the user began to receive, in simulated seconds."""
     told_at: float
     """When it had the message."""
+    is_handled: bool = False
+    """Whether a handler was given it, by a worker that has the messages of a group in order."""
 
 
 class Wish(msgspec.Struct, frozen=True, eq=False):
@@ -212,6 +214,8 @@ class QueueBook:
         self.deleted_count = 0
         self.on_objection: Callable[[BaseException], None] = lambda _: None
         """Is given an objection before it is raised, maybe in the midst of a broker."""
+        self.on_appended: Callable[[JournalAppended], None] = lambda _: None
+        """Is told what was written to journals, after the checkers."""
         self._goes_on = goes_on
         self._known_from: dict[str, float] = {}
         """By queue: what was received before this time counts for nothing."""
@@ -220,6 +224,10 @@ class QueueBook:
             checker.setups = self.setups
             checker.lead_s = lead_s
 
+    def came(self, setup: QueueSetup) -> None:
+        """There is one queue more."""
+        self.setups[setup.name] = setup
+
     def created(self, queue: str, queue_id: bytes) -> None:
         """See `QueueChecker`."""
         self.tell(lambda checker: checker.created(queue, queue_id))
@@ -227,6 +235,7 @@ class QueueBook:
     def journal_appended(self, appended: JournalAppended) -> None:
         """See `QueueChecker`."""
         self.tell(lambda checker: checker.journal_appended(appended))
+        self.on_appended(appended)
 
     def journal_loaded(self, loaded: JournalLoaded) -> None:
         """See `QueueChecker`."""

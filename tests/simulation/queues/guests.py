@@ -9,16 +9,21 @@ import trio
 from client.client import Client, connect
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.guests import Host
 from tests.simulation.cluster.machines import addresses
+from tests.simulation.cluster.return_faults import Attacker
+from tests.simulation.plans import Fault
 from tests.simulation.process import Process, Program
 from tests.simulation.queues.book import FinalMessage, Place, QueueBook
+from tests.simulation.queues.entry_faults import EntryFaults
+from tests.simulation.queues.hands import QueueHand
+from tests.simulation.queues.lodgers import Lodger, Lodgings
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.redrives import QueueRedriver
 from tests.simulation.queues.sometimes import FORCED
 from tests.simulation.queues.users import QueueCaretaker, QueueSender, QueueUser, QueueWorker
 from tests.simulation.queues.waker import WAKERS, Waker
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.world import World
 from wire.errors import TidelogError
 
 _FOUNDING_S = 60.0
@@ -36,14 +41,14 @@ _DRAIN_BATCH = 100
 class QueueGuests:
     """Whoever has to do with queues in one life; see `tests.simulation.cluster.guests`."""
 
-    def __init__(
-        self, world: World, plan: QueuePlan, book: QueueBook, sometimes: Sometimes
-    ) -> None:
+    def __init__(self, host: Host, plan: QueuePlan, book: QueueBook) -> None:
         """Begin with no queue."""
-        self._world = world
+        self._world = host.world
         self._plan = plan
         self._book = book
-        self._sometimes = sometimes
+        self._sometimes = host.sometimes
+        self._faults = EntryFaults(host)
+        self._lodgings = Lodgings(plan, book)
 
     @property
     def objections(self) -> Mapping[str, ViolationError]:
@@ -72,8 +77,20 @@ class QueueGuests:
         for number in range(self._plan.worker_count):
             name = f"w{number}"
             clients.add(name, partial(self._worker, clients, name))
+        for number in range(self._plan.hand_count):
+            name = f"h{number}"
+            clients.add(name, partial(self._hand, clients, name))
+        if self._plan.redrive_pause_s is not None:
+            clients.add("redriver", partial(self._redriver, clients))
+        if self._plan.lodging_pause_s is not None:
+            clients.add("lodger", partial(self._lodger, clients))
         if any(setup.is_looked_after for setup in self._plan.queues):
             clients.add("caretaker", partial(self._caretaker, clients))
+
+    def faults(self, attacker: Attacker) -> Mapping[str, Callable[[Fault], None]]:
+        """See `Guests`."""
+        self._book.on_appended = self._faults.appended
+        return self._faults.effects(attacker)
 
     def _forced(self, site: str) -> None:
         if site in FORCED:
@@ -85,6 +102,8 @@ class QueueGuests:
         await self._run("drainer", self._drain, seconds, "queues do not become empty")
         await self._wake()
         await self._run("drainer again", self._drain, seconds, "queues do not become empty")
+        if self._plan.redrive_pause_s is not None:
+            await self._run("clerk", self._see_redrives, _LOOKING_S, "redrives do not end")
 
     async def _wake(self) -> None:
         """See that whoever waits for messages is woken by whatever brings some."""
@@ -130,7 +149,7 @@ class QueueGuests:
                     setup.topic,
                     setup.partition_count,
                     replication_factor=self._plan.replication_factor,
-                    config=self._plan.topic_settings,
+                    config=self._plan.record_settings,
                 )
                 there.add(setup.topic)
             settings: dict[str, Any] = {**setup.settings}
@@ -139,10 +158,18 @@ class QueueGuests:
             )
             self._book.created(setup.name, created.queue_id)
 
+    async def _see_redrives(self, client: Client) -> None:
+        for setup in self._plan.sources_of_dead_letters:
+            queue = client.queue(setup.dead_letter_queue or "")
+            while not (await queue.redrive_status()).is_over:  # noqa: ASYNC110  (nobody tells)
+                await trio.sleep(_COUNTING_S)
+
     def _sender(self, clients: Clients, name: str) -> Program:
         generation = clients.generation(name)
         random = self._world.streams.stream(generation)
-        sender = QueueSender(self._plan, addresses(self._plan), generation, random, self._book)
+        sender = QueueSender(
+            self._plan, addresses(self._plan), generation, random, self._book, self._sometimes
+        )
         clients.employ(name, sender)
         return sender.run
 
@@ -151,6 +178,31 @@ class QueueGuests:
         worker = QueueWorker(self._plan, addresses(self._plan), random, self._book, self._sometimes)
         clients.employ(name, worker)
         return worker.run
+
+    def _hand(self, clients: Clients, name: str) -> Program:
+        random = self._world.streams.stream(clients.generation(name))
+        hand = QueueHand(self._plan, addresses(self._plan), random, self._book, self._sometimes)
+        clients.employ(name, hand)
+        return hand.run
+
+    def _redriver(self, clients: Clients) -> Program:
+        random = self._world.streams.stream(clients.generation("redriver"))
+        redriver = QueueRedriver(self._plan, addresses(self._plan), random, self._sometimes)
+        clients.employ("redriver", redriver)
+        return redriver.run
+
+    def _lodger(self, clients: Clients) -> Program:
+        random = self._world.streams.stream(clients.generation("lodger"))
+        lodger = Lodger(
+            self._plan,
+            addresses(self._plan),
+            random,
+            self._lodgings,
+            self._book,
+            self._sometimes,
+        )
+        clients.employ("lodger", lodger)
+        return lodger.run
 
     def _caretaker(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("caretaker"))
@@ -215,8 +267,10 @@ class QueueGuests:
             ends = await consumer.end_offsets()
             async for batch in consumer.batches(ends):
                 for record in batch.records():
-                    assert record.value is not None, "nobody sends messages without a value"
+                    if record.is_chunk:
+                        continue
+                    value = b"".join([piece async for piece in client.chunks(record)])
                     headers = dict(record.headers)
-                    message = FinalMessage(record.value, record.key, headers, record.timestamp_ms)
+                    message = FinalMessage(value, record.key, headers, record.timestamp_ms)
                     found[record.partition, record.offset] = message
         return found

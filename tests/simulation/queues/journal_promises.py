@@ -85,12 +85,14 @@ class JournalIsKept(QueueChecker):
 
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
-        if self.setups[delivered.queue].is_strict:
+        setup = self.setups[delivered.queue]
+        if setup.is_strict and not setup.is_passing:
             self._delivered.append(delivered)
 
     def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
-        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE:
+        is_passing = self.setups[wish.delivered.queue].is_passing
+        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE and not is_passing:
             self._deleted.append((wish.delivered, at))
 
     def journal_appended(self, appended: JournalAppended) -> None:

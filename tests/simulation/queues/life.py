@@ -66,7 +66,7 @@ def live(
 
     def invite(host: Host) -> QueueGuests:
         book.on_objection = host.world.clock.fail
-        return QueueGuests(host.world, plan, book, host.sometimes)
+        return QueueGuests(host, plan, book)
 
     with watching_journals(book):
         return cluster_life.live(

@@ -10,12 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from tests.simulation.broker_host import TOPIC
-from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.plans import ClusterPlan, draw_kind
 from tests.simulation.cluster.plans import draw_plan as draw_cluster
 from tests.simulation.plans import Fault
 from tests.simulation.random_streams import RandomStreams
 
 JUMP: Final = "jump_clock"
+RECORD_BYTES: Final = 2048
+"""What a batch may have where messages are large: the smallest is 1 KiB."""
 TAIL_S: Final = 300.0
 """How long clocks may go on to drift when the faults are over."""
 
@@ -24,10 +26,37 @@ _FAN_OUT = 0.4
 _ON_STREAM = 0.3
 _CLUSTER_WORK = 0.2
 """The part of lives in which others create topics, move replicas or visit brokers besides."""
+_IN_MEMORY = 0.15
+_GENTLE: Final = {
+    "pause",
+    "stall_loop",
+    "stall_disk",
+    "slow_disk",
+    "jump_clock",
+    "partition",
+    "isolate",
+    "slow_link",
+    "break_connections",
+    "pause_leader",
+    "isolate_leader",
+    "pause_partition_leader",
+    "isolate_partition_leader",
+    "kill_client",
+}
+"""Faults that take nothing from memory. Where topics are `replicated` there are no others: what all
+replicas lose together is lost, and nobody can say then what a queue should have."""
+_REDRIVEN = 0.5
+_LODGED = 0.3
+_LARGE = 0.35
+_CRASHES_ON_ENTRIES = 0.5
+_BY_CONTENT = 0.4
+_LIMITED_SENDS = 0.15
+CRASH_ON_ENTRY: Final = "crash_on_entry"
+"""A fault of these lives only; see `tests.simulation.queues.entry_faults`."""
 
 
 class QueueSetup(msgspec.Struct, frozen=True):
-    """One queue, which is there during the whole life."""
+    """One queue."""
 
     name: str
     topic: str
@@ -37,6 +66,8 @@ class QueueSetup(msgspec.Struct, frozen=True):
     settings: dict[str, str] = {}
     is_sent_to: bool = False
     """Whether the senders of the life send to it; others get what is in their topic anyway."""
+    is_passing: bool = False
+    """Whether it comes and goes; others are there during the whole life."""
     is_looked_after: bool = False
     """Whether somebody purges it, and seeks back in it."""
 
@@ -64,6 +95,11 @@ class QueueSetup(msgspec.Struct, frozen=True):
         return int(text) if text and self.dead_letter_queue else None
 
     @property
+    def is_known_by_content(self) -> bool:
+        """Whether a message that is sent twice is there once, also without an id."""
+        return self.settings.get("content_based_deduplication") == "on"
+
+    @property
     def lane_count(self) -> int:
         """How many priorities there are; 0 for none."""
         lanes = self.settings.get("lanes")
@@ -86,6 +122,27 @@ class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
     """For how long workers have messages, if they do not say otherwise."""
     work_mean_s: float
     """How long they work at one."""
+    hand_count: int = 0
+    """Workers of the library, beside those."""
+    mood: str = "plain"
+    """What workers are like; see `tests.simulation.queues.users`."""
+    redrive_pause_s: float | None = None
+    """Mean time between two deeds of somebody who brings dead letters back."""
+    lodging_pause_s: float | None = None
+    """Mean time until a queue that somebody has deleted is created anew."""
+    large_rate: float = 0.0
+    """The part of sends that are of one message that its topic does not take whole."""
+
+    @property
+    def sources_of_dead_letters(self) -> list[QueueSetup]:
+        """The queues that have dead-letter queues."""
+        return [setup for setup in self.queues if setup.dead_letter_queue is not None]
+
+    @property
+    def record_settings(self) -> dict[str, str]:
+        """Settings of the topics of queues."""
+        limit = {"batch_bytes_max": str(RECORD_BYTES)} if self.large_rate else {}
+        return self.topic_settings | limit
 
     @property
     def clock_lead_s(self) -> float:
@@ -119,10 +176,29 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
         "clock_drift": random_of_clocks.choice([0.0, 0.0, 0.0, 0.0005, 0.05]),
         "clock_jump_s": random_of_clocks.choice([4.0, 4.0, 40.0]),
     }
+    is_gentle = cluster.replication_factor > 1 and streams.stream("memory").random() < _IN_MEMORY
+    if is_gentle:
+        base["topic_settings"] |= {"durability": "replicated"}
+        base["faults"] = [fault for fault in cluster.faults if fault.kind in _GENTLE]
+    else:
+        base["faults"] = sorted(
+            [*cluster.faults, *_draw_faults(streams.stream("faults"), seconds)],
+            key=lambda fault: (fault.at, fault.kind),
+        )
+    queues = _draw_queues(streams.stream("queues"), base["partition_count"])
+    has_dead_letters = any(setup.dead_letter_queue for setup in queues)
+    moods = streams.stream("moods")
+    redrives = streams.stream("redrives")
+    is_redriven = has_dead_letters and redrives.random() < _REDRIVEN
     random = streams.stream("people")
     return QueuePlan(
         **base,
-        queues=_draw_queues(streams.stream("queues"), base["partition_count"]),
+        queues=queues,
+        hand_count=moods.choice([0, 0, 1, 2]),
+        mood=moods.choice(["plain", "plain", "careless", "gloomy"]),
+        lodging_pause_s=10 ** moods.uniform(-1.0, 0.5) if moods.random() < _LODGED else None,
+        large_rate=0.2 if moods.random() < _LARGE else 0.0,
+        redrive_pause_s=10 ** redrives.uniform(-0.3, 0.7) if is_redriven else None,
         sender_count=random.randint(1, 2),
         worker_count=random.randint(1, 3),
         send_pause_s=10 ** random.uniform(-0.8, 0.2),
@@ -131,6 +207,12 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
         visibility_s=random.choice([1.0, 3.0, 10.0]),
         work_mean_s=10 ** random.uniform(-2, -0.5),
     )
+
+
+def _draw_faults(random: Random, seconds: float) -> list[Fault]:
+    if random.random() > _CRASHES_ON_ENTRIES:
+        return []
+    return draw_kind(random, CRASH_ON_ENTRY, 2.0 * 2 ** random.uniform(-0.5, 2), seconds)
 
 
 def _draw_queues(random: Random, stream_partition_count: int) -> list[QueueSetup]:
@@ -171,6 +253,8 @@ def _draw_standard(random: Random) -> list[QueueSetup]:
 def _draw_fifo(random: Random) -> list[QueueSetup]:
     # Longer than any clock jumps: whatever is sent again is a duplicate.
     settings = _draw_common(random) | {"deduplication_window_ms": "7d"}
+    if random.random() < _BY_CONTENT:
+        settings["content_based_deduplication"] = "on"
     queues: list[QueueSetup] = []
     if random.random() < 0.6:
         queues.append(QueueSetup("steps-dead", "steps-dead", 1, is_fifo=True))
@@ -188,6 +272,8 @@ def _draw_common(random: Random) -> dict[str, str]:
         settings["retry_backoff"] = backoff
     if random.random() < 0.2:
         settings["leased_max"] = str(random.choice([3, 20]))
+    if random.random() < _LIMITED_SENDS:
+        settings["send_rate"] = str(random.choice([2, 10]))
     return settings
 
 

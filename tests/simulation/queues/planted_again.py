@@ -3,18 +3,24 @@
 # A planted bug sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final
+
+import trio
 
 from broker.queues import dead_letters, mover
 from broker.queues.dead_letters import Record
 from broker.queues.journal import Journal
+from broker.queues.redriver import Redriver
 from broker.queues.sending import PendingSend
 from broker.queues.served import ServedPartition
 from broker.slices import SliceReader
 from client import queue_settler
+from client.group_order import GroupOrder
+from client.lease_keeper import HeldMessage
 from client.partition_queue import PartitionQueue
 from client.producer_batch import ProducerBatch
+from client.queue_worker import QueueWorker
 from logstore.producer_state import ProducerStates
 from logstore.segments import Segments
 from queue_layer.entries import Frame
@@ -95,6 +101,28 @@ async def _load_committed(
 _load = Journal.load
 
 
+def _put_in_no_group(self: GroupOrder[Any], item: object, group: Hashable | None) -> None:
+    del group
+    _put(self, item, None)
+
+
+_put = GroupOrder[Any].put
+
+
+def _end_as_if_done(
+    self: QueueWorker, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool
+) -> None:
+    del is_done
+    _end(self, held, nursery, is_done=True)
+
+
+_end = QueueWorker._end
+
+
+def _never_look(_: Redriver) -> None:
+    """Bring nothing back."""
+
+
 MUTANTS: Final = (
     Mutant(
         "unknown-producer-anywhere",
@@ -131,6 +159,21 @@ MUTANTS: Final = (
         "busy-while-reading",
         "while messages are read a broker looks again and again whether a lease has ended",
         (ServedPartition, "next_deadline_ms", property(_deadline_also_in_a_read)),
+    ),
+    Mutant(
+        "handlers-side-by-side",
+        "a worker hands the messages of one group to several handlers at a time",
+        (GroupOrder, "put", _put_in_no_group),
+    ),
+    Mutant(
+        "handlers-go-on",
+        "a worker goes on with a group when the message before was given back",
+        (QueueWorker, "_end", _end_as_if_done),
+    ),
+    Mutant(
+        "redrive-left-alone",
+        "a redrive is decided, and nobody carries it out",
+        (Redriver, "look", _never_look),
     ),
     Mutant(
         "loaded-as-far-as-committed",

@@ -22,6 +22,11 @@ SIMPLIFICATIONS: Final[tuple[Simplification[QueuePlan], ...]] = (
     *(partial(_without_queue, name) for name in ("taps", "audit", "steps", "jobs")),
     lambda plan: replace(plan, sender_count=1),
     lambda plan: replace(plan, worker_count=1),
+    lambda plan: replace(plan, hand_count=0),
+    lambda plan: replace(plan, redrive_pause_s=None),
+    lambda plan: replace(plan, lodging_pause_s=None),
+    lambda plan: replace(plan, large_rate=0.0),
+    lambda plan: replace(plan, mood="plain"),
     lambda plan: replace(plan, group_count=1),
 )
 """Tried one after the other."""

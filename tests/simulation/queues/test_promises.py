@@ -112,6 +112,11 @@ def letter(
     return FinalMessage(value, b"g", headers, moved_ms)
 
 
+def back(value: bytes = b"0") -> FinalMessage:
+    """Return a dead letter that was brought back."""
+    return FinalMessage(value, b"g", {"tidelog.first_sent_ms": b"%d" % SENT_MS}, MOVED_MS)
+
+
 def message(value: bytes, group: bytes = b"g") -> FinalMessage:
     return FinalMessage(value, group, {}, SENT_MS)
 
@@ -139,6 +144,11 @@ DELETE, EXTEND, RELEASE, REJECT = (
 DELETED = (delivered(got(1)), wished(got(1), DELETE, 2))
 LAZY_DONE = wished(got(1, queue="lazy"), DELETE, 2)
 DEAD_DONE = wished(got(1, queue="dead"), DELETE, 2)
+BACK_DONE = [
+    wished(got(30, queue=queue, offset=offset), DELETE, 31)
+    for queue in ("jobs", "lazy")
+    for offset in (1, 2)
+]
 STEPS_DONE = [wished(got(9, queue="steps", offset=offset), DELETE, 9.0) for offset in range(3)]
 WRONG: dict[str, tuple[str, list[Story]]] = {
     "deleted comes again": ("DeletedIsGone", [*DELETED, delivered(got(20, receipt=b"2", count=2))]),
@@ -187,6 +197,19 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
     ),
     "lost": ("AllAccountedFor", [delivered(got(1)), ended(message(b"0"))]),
     "lost by one queue of two": ("AllAccountedFor", [*DELETED, ended(message(b"0"))]),
+    "brought back twice": (
+        "AllAccountedFor",
+        [
+            sent(b"0", offset=0),
+            LAZY_DONE,
+            *BACK_DONE,
+            ended(message(b"0"), back(), back(), dead=(letter(),)),
+        ],
+    ),
+    "a dead letter is lost": (
+        "AllAccountedFor",
+        [LAZY_DONE, ended(message(b"0"), dead=(letter(),))],
+    ),
     "dead twice": (
         "DeadOnce",
         [LAZY_DONE, ended(message(b"0"), dead=(letter(), letter()))],
@@ -208,6 +231,17 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
     "rejected and nowhere": (
         "DeadOnce",
         [delivered(got(1)), wished(got(1), REJECT, 2, reason="bad"), ended(message(b"0"))],
+    ),
+    "a handler overtakes": (
+        "GroupsInOrder",
+        [
+            delivered(
+                got(1, queue="steps", is_handled=True),
+                got(2, queue="steps", offset=1, is_handled=True),
+            ),
+            *STEPS_DONE,
+            ended(steps=(message(b"0"), message(b"1"))),
+        ],
     ),
     "a head is skipped": (
         "GroupsInOrder",
@@ -261,6 +295,13 @@ RIGHT: dict[str, list[Story]] = {
         LAZY_DONE,
         DEAD_DONE,
         ended(message(b"0"), dead=(letter(),)),
+    ],
+    "brought back": [
+        sent(b"0", offset=0),
+        delivered(got(1), got(20, receipt=b"2", count=2)),
+        LAZY_DONE,
+        *BACK_DONE[::2],
+        ended(message(b"0"), back(), dead=(letter(),)),
     ],
     "rejected": [
         delivered(got(1)),

@@ -7,6 +7,7 @@ that somebody else has had since.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from random import Random
 from typing import Final, final
@@ -20,7 +21,7 @@ from client.queue_sending import OutgoingMessage
 from client.receipt import Receipt
 from tests.simulation.process import Process
 from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Sent, Wish
-from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.plans import RECORD_BYTES, QueuePlan, QueueSetup
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.sometimes import Sometimes
 from wire.errors import (
@@ -42,6 +43,7 @@ _AGAIN: Final = 4
 """Each so manieth batch to a FIFO queue is sent twice, and every one that may not be there."""
 _NO_ID: Final = 3
 """Each so manieth message to a FIFO queue has no deduplication id."""
+_LARGE_BYTES: Final = (2 * RECORD_BYTES, 6 * RECORD_BYTES)
 _SENDS_AT_ONCE: Final = 2
 """To each queue: one of them may have to wait for a partition without a leader."""
 _SLOW: Final = 1.5
@@ -51,6 +53,14 @@ _PURGES: Final = 0.3
 _SOON_S: Final = 0.5
 """Nobody asks a second time so soon."""
 _PAUSE_MAX_S: Final = 4.0
+_MOODS: Final = {
+    "plain": (0.55, 0.65, 0.75, 0.87, 0.92),
+    "careless": (0.30, 0.45, 0.55, 0.70, 0.75),
+    "gloomy": (0.25, 0.30, 0.40, 0.55, 0.90),
+}
+"""Below which dice workers work and delete, are slow, extend, give back, reject, or forget."""
+_FIRST_BACK: Final = 0.25
+"""The part of several messages of a FIFO queue of which the first one is given back at once."""
 
 
 @final
@@ -58,10 +68,17 @@ class QueueSender:
     """Sends to some queues; told to stop, it ends."""
 
     def __init__(
-        self, plan: QueuePlan, addresses: str, name: str, random: Random, book: QueueBook
+        self,
+        plan: QueuePlan,
+        addresses: str,
+        name: str,
+        random: Random,
+        book: QueueBook,
+        sometimes: Sometimes,
     ) -> None:
         """Be the only one of this name, which is in all of its messages."""
         self.should_stop = False
+        self._sometimes = sometimes
         self._plan = plan
         self._addresses = addresses
         self._name = name
@@ -93,9 +110,12 @@ class QueueSender:
                 await trio.sleep(BACKOFF_S)
 
     async def _send(self, client: Client, setup: QueueSetup) -> None:
-        sent = [
-            self._message(setup) for _ in range(self._random.randint(1, self._plan.send_batch_max))
-        ]
+        count = self._random.randint(1, self._plan.send_batch_max)
+        if self._random.random() < self._plan.large_rate:
+            sent = [self._message(setup, padding=self._random.randint(*_LARGE_BYTES))]
+            self._sometimes.reached("large message sent")
+        else:
+            sent = [self._message(setup) for _ in range(count)]
         for each, _ in sent:
             self._book.sent(each)
         queue = client.queue(setup.name)
@@ -109,7 +129,11 @@ class QueueSender:
         self._note(sent, receipts)
         if setup.is_fifo and (None in receipts or self._count % _AGAIN == 0):
             # Whether they are there or not: what has an id is there once.
-            again = [each for each in sent if each[1].deduplication_id is not None]
+            again = [
+                each
+                for each in sent
+                if setup.is_known_by_content or each[1].deduplication_id is not None
+            ]
             self._note(again, [*(await queue.send_batch(message for _, message in again))])
 
     def _note(
@@ -119,9 +143,10 @@ class QueueSender:
             if receipt is not None and receipt.offset is not None:
                 self._book.acknowledged(each, (receipt.partition, receipt.offset))
 
-    def _message(self, setup: QueueSetup) -> tuple[Sent, OutgoingMessage]:
+    def _message(self, setup: QueueSetup, *, padding: int = 0) -> tuple[Sent, OutgoingMessage]:
         self._count += 1
-        value = f"{self._name}/{self._count}".encode()
+        name = f"{self._name}/{self._count}"
+        value = name.encode() + b"." * padding
         key: bytes | None = None
         if setup.is_fifo or self._random.random() < 0.5:
             key = b"g%d" % self._random.randrange(self._plan.group_count)
@@ -134,7 +159,7 @@ class QueueSender:
             key=key,
             delay=delay_s or None,
             priority=self._random.randrange(lanes) if lanes else None,
-            deduplication_id=value.decode() if setup.is_fifo and self._count % _NO_ID else None,
+            deduplication_id=name if setup.is_fifo and self._count % _NO_ID else None,
         )
         return Sent(setup.topic, value, key, trio.current_time(), delay_s), message
 
@@ -283,6 +308,12 @@ class QueueWorker:
             await self._pretend_to_work()
             await user.delete(received)
         else:
+            if user.setup.is_fifo and len(received) > 1 and random.random() < _FIRST_BACK:
+                # Somebody may get it, and nothing behind it, while the others are held here.
+                message, delivered = received.pop(0)
+                wish = Wish(delivered, SettleAction.RELEASE, trio.current_time(), 0.0)
+                await user.settle(wish, partial(message.release, 0.0))
+                await trio.sleep(random.uniform(0.0, 0.6) * delivered.visibility_s)
             for message, delivered in received:
                 await self._work_on(user, message, delivered)
         if random.random() < _SETTLED_AGAIN:
@@ -295,17 +326,18 @@ class QueueWorker:
     async def _work_on(self, user: QueueUser, message: Message, delivered: Delivered) -> None:
         random = self._random
         dice = random.random()
-        if dice < 0.55:
+        works, is_slow, extends, gives_back, rejects = _MOODS[self._plan.mood]
+        if dice < works:
             await self._pretend_to_work()
             await self._delete(user, message, delivered)
-        elif dice < 0.65:
+        elif dice < is_slow:
             await trio.sleep(random.uniform(0.0, _SLOW) * delivered.visibility_s)
             await self._delete(user, message, delivered)
-        elif dice < 0.75:
+        elif dice < extends:
             await self._extend_and_delete(user, message, delivered)
-        elif dice < 0.87:
+        elif dice < gives_back:
             await self._give_back(user, message, delivered)
-        elif dice < 0.92 and user.setup.dead_letter_queue is not None:
+        elif dice < rejects and user.setup.dead_letter_queue is not None:
             reason = f"no good {random.random():.4f}"
             wish = Wish(delivered, SettleAction.REJECT, trio.current_time(), reason=reason)
             if await user.settle(wish, lambda: message.reject(reason)) is Outcome.DONE:

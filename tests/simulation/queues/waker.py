@@ -17,6 +17,8 @@ WAKERS: Final = 3
 _WAIT_S: Final = 30.0
 """How long a poll waits, besides what clocks are wrong by."""
 _SOON_S: Final = 3.0
+_OWED_S: Final = 20.0
+"""How long a send may have to wait for what senders before it have sent too much."""
 _HIDDEN_S: Final = 1.0
 _HEAD_START_S: Final = 0.3
 
@@ -39,7 +41,8 @@ class Waker:
         user = QueueUser(queue, self._setup, self._book)
         found: list[_Received] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._wait, user, found, "sent", 0.0)
+            owed_s = _OWED_S if "send_rate" in self._setup.settings else 0.0
+            nursery.start_soon(self._wait, user, found, "sent", owed_s)
             await trio.sleep(_HEAD_START_S)
             value = f"wake {self._setup.name} at {trio.current_time()}".encode()
             sent = Sent(self._setup.topic, value, b"wake", trio.current_time())

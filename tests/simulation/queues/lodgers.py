@@ -1,0 +1,108 @@
+"""A queue that comes and goes, under one name: what one was is nothing to the next."""
+
+from random import Random
+from typing import Final, final
+
+import trio
+
+from client.client import Client, connect
+from tests.simulation.process import Process
+from tests.simulation.queues.book import QueueBook
+from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.users import QueueUser
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.sometimes import Sometimes
+from wire.errors import TidelogError
+
+_NAME: Final = "lodging"
+_STAYS: Final = 0.2
+"""The part of those that somebody leaves as they are, and comes back to."""
+_RECEIVES_MAX: Final = 5
+_DELETES: Final = 0.5
+
+
+@final
+class Lodgings:
+    """All queues that ever had the name, by their ids, over all who come and go."""
+
+    def __init__(self, plan: QueuePlan, book: QueueBook) -> None:
+        """Let them be on the topic of the first queue that is sent to."""
+        self.topic = next(setup.topic for setup in plan.queues if setup.is_sent_to)
+        self._partition_count = next(
+            setup.partition_count for setup in plan.queues if setup.is_sent_to
+        )
+        self._book = book
+        self._by_id: dict[bytes, QueueSetup] = {}
+
+    def of(self, queue_id: bytes) -> QueueSetup:
+        """Return the queue of an id, under a name of its own."""
+        setup = self._by_id.get(queue_id)
+        if setup is None:
+            setup = QueueSetup(
+                f"{_NAME} {len(self._by_id)}",
+                self.topic,
+                self._partition_count,
+                settings={"receive_durability": "strict"},
+                is_passing=True,
+            )
+            self._by_id[queue_id] = setup
+            self._book.came(setup)
+            self._book.created(setup.name, queue_id)
+        return setup
+
+
+@final
+class Lodger:
+    """Creates a queue, works at it, and deletes it."""
+
+    def __init__(
+        self,
+        plan: QueuePlan,
+        addresses: str,
+        random: Random,
+        lodgings: Lodgings,
+        book: QueueBook,
+        sometimes: Sometimes,
+    ) -> None:
+        """Be the only one who does so."""
+        self.should_stop = False
+        self._plan = plan
+        self._addresses = addresses
+        self._random = random
+        self._lodgings = lodgings
+        self._book = book
+        self._sometimes = sometimes
+
+    async def run(self, process: Process) -> None:
+        """Work until told to stop."""
+        while not self.should_stop:
+            try:
+                async with connect(
+                    self._addresses, env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    while not self.should_stop:
+                        await self._lodge(client)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _lodge(self, client: Client) -> None:
+        random = self._random
+        assert self._plan.lodging_pause_s is not None, "there is a lodger"
+        await trio.sleep(min(random.expovariate(1 / self._plan.lodging_pause_s), PATIENCE_S))
+        created = await client.admin.create_queue(
+            _NAME,
+            topic=self._lodgings.topic,
+            start=random.choice(["earliest", "latest"]),
+            receive_durability="strict",
+        )
+        setup = self._lodgings.of(created.queue_id)
+        user = QueueUser(client.queue(_NAME), setup, self._book)
+        for _ in range(random.randint(0, _RECEIVES_MAX)):
+            received = await user.receive(
+                random.choice([1, 10]), visibility_s=self._plan.visibility_s, wait_s=0.5
+            )
+            if received and random.random() < _DELETES:
+                await user.delete(received)
+        if random.random() >= _STAYS:
+            await client.admin.delete_queue(_NAME)
+            self._sometimes.reached("queue came and went")

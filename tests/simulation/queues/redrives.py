@@ -1,0 +1,58 @@
+"""Somebody who brings dead letters back, and now and then thinks better of it."""
+
+from random import Random
+from typing import Final, final
+
+import trio
+
+from client.client import Client, connect
+from tests.simulation.process import Process
+from tests.simulation.queues.plans import QueuePlan
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.sometimes import Sometimes
+from wire.errors import TidelogError
+
+_CANCELS: Final = 0.25
+_RATES: Final = (None, None, 2, 20)
+
+
+@final
+class QueueRedriver:
+    """Redrives the dead-letter queues of a life."""
+
+    def __init__(
+        self, plan: QueuePlan, addresses: str, random: Random, sometimes: Sometimes
+    ) -> None:
+        """Rest between two deeds as the plan says."""
+        self.should_stop = False
+        self._plan = plan
+        self._addresses = addresses
+        self._random = random
+        self._sometimes = sometimes
+
+    async def run(self, process: Process) -> None:
+        """Work until told to stop."""
+        while not self.should_stop:
+            try:
+                async with connect(
+                    self._addresses, env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    while not self.should_stop:
+                        await self._redrive(client)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+
+    async def _redrive(self, client: Client) -> None:
+        pause_s = self._plan.redrive_pause_s
+        assert pause_s is not None, "there is a redriver"
+        await trio.sleep(min(self._random.expovariate(1 / pause_s), PATIENCE_S))
+        source = self._random.choice(self._plan.sources_of_dead_letters)
+        assert source.dead_letter_queue is not None, "it has dead letters"
+        queue = client.queue(source.dead_letter_queue)
+        if self._random.random() < _CANCELS:
+            await queue.cancel_redrive()
+        elif await queue.redrive(
+            messages_per_s=self._random.choice(_RATES),
+            only_from=self._random.choice([None, source.name]),
+        ):
+            self._sometimes.reached("dead letters redriven")
