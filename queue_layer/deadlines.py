@@ -64,6 +64,19 @@ class Deadlines:
                 due.append(item)
         return due
 
+    def time_of(self, count: int, now_ms: int) -> int:
+        """Return a time, up to now, until which so many count that are due; now if fewer do."""
+        if len(self._heap) < count:
+            return now_ms
+        first: list[tuple[int, int]] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(first) < count:
+            item = heappop(self._heap)
+            if (not first or first[-1] != item) and self._is_current(*item):
+                first.append(item)
+        for item in first:
+            heappush(self._heap, item)
+        return first[-1][0] if len(first) == count else now_ms
+
     def clear(self) -> None:
         """Forget all."""
         self._heap.clear()

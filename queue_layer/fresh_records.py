@@ -99,6 +99,10 @@ class FreshRecords:
         self._time_ms = max(self._time_ms, now_ms)
         return due
 
+    def time_of(self, count: int, now_ms: int) -> int:
+        """Return a time, up to now, until which so many ranges have waited; now if fewer have."""
+        return self._deadlines.time_of(count, now_ms)
+
     def _is_current(self, time_ms: int, first: int) -> bool:
         found = self._times.starting_at(first)
         return found is not None and found[1] == time_ms > self._time_ms

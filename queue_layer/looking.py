@@ -8,6 +8,7 @@ from typing import Final
 
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
+from queue_layer.pending_moves import DeadLetters, MoveBatch
 from wire.queues import MessageState, Run, SeenRun
 
 RUNS_LOOKED_AT_MAX: Final = 10_000
@@ -58,6 +59,21 @@ def statuses(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, Messa
         start = max(first, fold.cursor)
         if start < first + count:
             yield start, first + count - start, PASSED_OVER
+
+
+def dead_letters(fold: QueueFold, batch: MoveBatch) -> list[DeadLetters]:
+    """Return what is known of messages that are to be moved, in their order."""
+    return [
+        DeadLetters(
+            first,
+            count,
+            status.receive_count,
+            status.first_received_ms,
+            status.last_received_ms,
+            status.reason,
+        )
+        for first, count, status in statuses(fold, batch.runs)
+    ]
 
 
 def _seen(first: int, count: int, state: MessageState, status: MessageStatus) -> SeenRun:

@@ -104,6 +104,10 @@ class MessageRuns:
         self.time_ms = now_ms
         return pieces
 
+    def time_of(self, count: int, now_ms: int) -> int:
+        """Return a time, up to now, until which so many runs become visible; now if fewer do."""
+        return self._deadlines.time_of(count, now_ms)
+
     def clear(self) -> None:
         """Remove all; time stays."""
         self._runs.clear()

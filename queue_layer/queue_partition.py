@@ -24,13 +24,20 @@ Every time is taken as the larger one of what is given and what was seen before.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from queue_layer import holding, looking, receiving, redriving, removing, settling
+from queue_layer import (
+    holding,
+    looking,
+    passing_time,
+    receiving,
+    redriving,
+    removing,
+    settling,
+)
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import MakeOrder, RecordFields
 from queue_layer.entries import (
     NO_TARGET,
     AnyEntry,
-    Expired,
     Frame,
     Moved,
     MoveFailed,
@@ -164,6 +171,13 @@ class QueuePartition:
     def advance(self, now_ms: int) -> None:
         """Let time pass: leases and delays end."""
         self._fold.advance(now_ms)
+
+    def advance_in_part(self, now_ms: int) -> bool:
+        """Let time pass, no further than some thousand leases or delays end; return if it is now.
+
+        To be repeated when others had their turn. Whatever is asked lets the rest of it pass first.
+        """
+        return passing_time.advance_in_part(self._fold, now_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -344,14 +358,7 @@ class QueuePartition:
         comes behind it, begins anew.
         """
         now_ms = self._fold.advance(now_ms)
-        gone = [
-            (first, min(count, log_start_offset - first))
-            for first, count in batch.runs
-            if first < log_start_offset
-        ]
-        count = sum(count for _, count in gone)
-        failed = MoveFailed(batch.target, batch.epoch, batch.sequence, count, "", 0)
-        entries: list[AnyEntry] = [failed, Expired(gone)]
+        entries, count = removing.lost(batch, log_start_offset)
         return Outcome(now_ms, entries if self._is_next(batch, count) else [], None)
 
     def _is_next(self, batch: MoveBatch, count: int) -> bool:
@@ -371,17 +378,7 @@ class QueuePartition:
 
     def dead_letters(self, batch: MoveBatch) -> list[DeadLetters]:
         """Return what the headers of dead letters say, in the order of the batch."""
-        return [
-            DeadLetters(
-                first,
-                count,
-                status.receive_count,
-                status.first_received_ms,
-                status.last_received_ms,
-                status.reason,
-            )
-            for first, count, status in looking.statuses(self._fold, batch.runs)
-        ]
+        return looking.dead_letters(self._fold, batch)
 
     # -- redrive --------------------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from queue_layer.entries import AnyEntry, Deleted, Expired, Trimmed
+from queue_layer.entries import AnyEntry, Deleted, Expired, MoveFailed, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.passing import removed, removed_in_part
+from queue_layer.pending_moves import MoveBatch
 from queue_layer.receiving import joined
 from wire.errors import (
     BrokerError,
@@ -175,6 +176,18 @@ def trim(fold: QueueFold, log_start_offset: int) -> list[AnyEntry]:
     if fold.cursor < log_start_offset:
         gone.append((fold.cursor, log_start_offset - fold.cursor))
     return removed(fold, joined(gone), Expired)
+
+
+def lost(batch: MoveBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
+    """Return what to write about messages on their way that the log has lost, and how many."""
+    gone = [
+        (first, min(count, log_start_offset - first))
+        for first, count in batch.runs
+        if first < log_start_offset
+    ]
+    count = sum(count for _, count in gone)
+    failed = MoveFailed(batch.target, batch.epoch, batch.sequence, count, "", 0)
+    return [failed, Expired(gone)], count
 
 
 def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool:

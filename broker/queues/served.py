@@ -205,7 +205,12 @@ class ServedPartition:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
             )
-        self.core.advance(self.now_ms())
+        await self.reach_now()
+
+    async def reach_now(self) -> None:
+        """Let time pass, however many leases have ended; others have their turn meanwhile."""
+        while not self.core.advance_in_part(self.now_ms()):
+            await trio.lowlevel.checkpoint()
 
     async def committed(self) -> None:
         """Wait until all is committed that was decided so far.

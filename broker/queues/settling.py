@@ -91,7 +91,10 @@ class SettleHandler:
         for settlement in request.settlements:
             if settlement.partition not in found:
                 found[settlement.partition] = self._find(request.queue_id, settlement.partition)
-        if all(_is_known(found[each.partition], each) for each in request.settlements):
+        is_in_time = all(map(_is_in_time, found.values()))
+        if is_in_time and all(
+            _is_known(found[each.partition], each) for each in request.settlements
+        ):
             self._settle(request, found, replier)
         else:
             self._nursery.start_soon(self._learn_and_settle, request, found, replier)
@@ -146,6 +149,13 @@ class SettleHandler:
         pending.reply_or_wait()
 
 
+def _is_in_time(served: ServedPartition | BrokerError) -> bool:
+    """Let time pass; return whether there are not too many leases that have ended to do so now."""
+    if isinstance(served, BrokerError) or not served.is_loaded:
+        return True
+    return served.core.advance_in_part(served.now_ms())
+
+
 def _is_known(served: ServedPartition | BrokerError, settlement: Settlement) -> bool:
     """Return whether enough is known to decide about a settlement at once.
 
@@ -166,6 +176,7 @@ async def _learn_for(served: ServedPartition | BrokerError, settlement: Settleme
         raise served
     if not served.is_loaded:
         await served.wait_loaded()
+    await served.reach_now()
     if not _is_known(served, settlement):
         core, reading, end = served.core, served.reading, _end_of(settlement)
         await reading.drive(reading.feed(core, lambda: core.records_from >= end))

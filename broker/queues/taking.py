@@ -132,10 +132,10 @@ class Taking:
 
         while True:
             yield from reading.feed(core, is_enough)
+            yield from self._reach_now()
             if not is_waiting():
                 return Nothing.THERE_IS_NONE
             now_ms = self._served.now_ms()
-            core.advance(now_ms)
             if not self._can_offer:
                 self._await_news()
                 return Nothing.NOT_KNOWN_YET
@@ -162,6 +162,11 @@ class Taking:
             taken = self._received(plan, gathered)
             if taken is not None:
                 return taken
+
+    def _reach_now(self) -> Reading[None]:
+        """Let time pass, however many leases have ended."""
+        while not self._core.advance_in_part(self._served.now_ms()):
+            yield None
 
     def _received(self, plan: ReceivePlan, gathered: Gathered) -> Taken | None:
         """Decide what was read; `None` if somebody else was faster, or there is more to look at."""

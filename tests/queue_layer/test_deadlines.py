@@ -67,3 +67,18 @@ def test_deadlines_that_are_filled_in_come_in_order() -> None:
     current.deadlines.fill([(30, 1), (10, 2), (20, 3)])
 
     assert current.deadlines.pop_due(100) == [(10, 2), (20, 3), (30, 1)]
+
+
+def test_a_part_of_what_is_due_ends_where_so_many_of_it_count() -> None:
+    current = Current()
+    for first in range(5):
+        current.add(10 * first, first)
+    current.add(10, 1)
+    current.kept.discard((20, 2))
+    deadlines = current.deadlines
+
+    assert deadlines.time_of(2, 100) == 10
+    assert deadlines.time_of(3, 100) == 30
+    assert deadlines.time_of(3, 29) == 29
+    assert deadlines.time_of(9, 100) == 100
+    assert deadlines.pop_due(100) == [(0, 0), (10, 1), (30, 3), (40, 4)]

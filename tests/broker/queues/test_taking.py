@@ -4,11 +4,14 @@ import pytest
 from trio.testing import MockClock
 
 from broker.queues import taking
+from queue_layer import passing_time
 from tests.broker.asking import batch_of, produce
 from tests.broker.queues.asking import (
     create_queue,
     receive,
     received,
+    settle,
+    states,
     submit_receive,
     topic_of,
 )
@@ -50,3 +53,23 @@ async def test_who_looked_in_vain_hears_of_the_next_record_and_of_the_next_time(
         await world.pass_time(10.1)
 
         assert [each.value for each in await received(pending)] == [b"first", b"second"]
+
+
+async def test_very_many_leases_that_have_ended_are_taken_note_of_in_parts(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 1)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"0", b"1", b"2", b"3", b"4"))
+        first = await receive(client, queue, 1, visibility_timeout_ms=1000)
+        for number in range(1, 5):
+            await receive(client, queue, 1, visibility_timeout_ms=6000 - number * 1000)
+        await world.pass_time(10)
+
+        await settle(client, queue, first)
+
+        assert await states(client, queue) == (4, 0, 0, 0)
+        again = [(await receive(client, queue, 1))[0].value for _ in range(4)]
+        assert again == [b"4", b"3", b"2", b"1"]
