@@ -229,7 +229,7 @@ class Stage:
             self._answer(who, partial(self._say, f"{who}, {name}: {told}"))
 
     def _do_purge(self) -> None:
-        count = self._decide(self._core.purge(now_ms=self._now_ms))
+        count = self._decide(self._core.purge(self._core.records_from, now_ms=self._now_ms))
         self._say(f"{count} purged")
 
     def _do_seek(self, offset: str) -> None:

@@ -342,7 +342,7 @@ async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
         await receive(client, queue, visibility_timeout_ms=0)
 
         delays_ms: dict[int, str] = {}
-        for _ in range(100):
+        while len(delays_ms) < 6:
             await world.pass_time(20)
             assert await receive(client, queue) == []
             (kept,) = (await look(client, queue)).runs
