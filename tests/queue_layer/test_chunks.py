@@ -128,8 +128,8 @@ def test_a_seek_brings_back_messages_and_no_chunks() -> None:
 
 def test_chunks_cost_a_range_however_many_there_are() -> None:
     driver = Driver()
-    driver.chunks_came(10**9)
-    driver.came(1)
+    driver.queue.chunks_came(0, 10**9)
+    driver.queue.records_came(10**9, 10**9 + 1)
     frames = len(driver.journal)
 
     assert driver.offsets() == [10**9]
