@@ -1,32 +1,51 @@
 """What a newcomer does wrong with queues: each time one line says what would be right."""
 
+import itertools
 import json
 from collections.abc import Sequence
 
 import pytest
 
-from tests.integration.processes import only_line, run_tidelog
+from tidelog.cli import main
 
-Printed = tuple[int, str]
-
-
-async def run(broker_address: str, *words: str) -> Printed:
-    """Run a command; return its status and what it says."""
-    result = await run_tidelog("queue", *words, TIDELOG_BROKER=broker_address)
-    assert b"Traceback" not in result.stderr
-    if result.returncode == 0:
-        return 0, result.stdout.decode()
-    if result.returncode == 1:
-        return 1, only_line(result)
-    return 2, result.stderr.decode().splitlines()[-1]
+_numbers = itertools.count()
 
 
-async def receive(broker_address: str, queue: str, *words: str) -> str:
-    """Return the handle of the only message."""
-    status, printed = await run(broker_address, "receive", queue, "--json", "--wait", "5", *words)
-    assert status == 0
-    (message,) = json.loads(printed)
-    return str(message["receipt_handle"])
+class Commands:
+    """Runs commands of queues."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Run a command; return its status and what it says."""
+        status = main.run(["queue", *words])
+        printed = self._capsys.readouterr()
+        if status == 0:
+            return 0, printed.out
+        lines = printed.err.splitlines()
+        assert status == 2 or len(lines) == 1, f"one line was expected, not {lines}"
+        return status, lines[-1]
+
+    def receive(self, queue: str, *words: str) -> str:
+        """Return the handle of the only message."""
+        status, printed = self.run("receive", queue, "--json", "--wait", "5", *words)
+        assert status == 0
+        (message,) = json.loads(printed)
+        return str(message["receipt_handle"])
+
+
+@pytest.fixture
+def commands(at_broker: None, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Return commands that talk to the broker."""
+    del at_broker
+    return Commands(capsys)
+
+
+@pytest.fixture
+def name() -> str:
+    """Return a name that no other test uses."""
+    return f"wrong-{next(_numbers)}"
 
 
 WRONG = {
@@ -86,41 +105,42 @@ WRONG = {
 }
 
 
-async def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
-    broker_address: str, topic: str
+def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
+    commands: Commands, name: str
 ) -> None:
-    await run(broker_address, "create", topic, "--topic-config", "batch_bytes_max=64KiB")
-    await run(broker_address, "create", f"{topic}-fifo", "--fifo")
+    commands.run("create", name, "--topic-config", "batch_bytes_max=64KiB")
+    commands.run("create", f"{name}-fifo", "--fifo")
 
-    found: dict[str, Printed] = {}
-    for what, (words, _, _) in WRONG.items():
-        found[what] = await run(broker_address, *(word.format(q=topic) for word in words))
+    found = {
+        what: commands.run(*(word.format(q=name) for word in words))
+        for what, (words, _, _) in WRONG.items()
+    }
 
     others = {
         what: found[what]
         for what, (_, status, complaint) in WRONG.items()
-        if found[what][0] != status or complaint.format(q=topic) not in found[what][1]
+        if found[what][0] != status or complaint.format(q=name) not in found[what][1]
     }
     assert others == {}
 
 
 @pytest.mark.parametrize("settings", [[], ["--config", "fencing=on"], ["--fifo"]])
-async def test_handles_of_others_and_of_the_past_are_told_apart(
-    broker_address: str, topic: str, settings: Sequence[str]
+def test_handles_of_others_and_of_the_past_are_told_apart(
+    commands: Commands, name: str, settings: Sequence[str]
 ) -> None:
-    await run(broker_address, "create", topic, *settings)
-    await run(broker_address, "create", f"{topic}-other")
-    await run(broker_address, "send", topic, "--key", "k", "v")
-    stale = await receive(broker_address, topic, "--visibility-timeout", "0.2")
-    handle = await receive(broker_address, topic)
+    commands.run("create", name, *settings)
+    commands.run("create", f"{name}-other")
+    commands.run("send", name, "--key", "k", "v")
+    stale = commands.receive(name, "--visibility-timeout", "0.2")
+    handle = commands.receive(name)
     forged = f"{handle[:-6]}{'AAAAAA' if handle[-6:] != 'AAAAAA' else 'BBBBBB'}"
 
-    foreign = await run(broker_address, "delete-message", f"{topic}-other", handle)
-    damaged = await run(broker_address, "delete-message", topic, forged)
-    late = await run(broker_address, "extend", topic, stale, "--seconds", "5")
-    too_long = await run(broker_address, "extend", topic, handle, "--seconds", "43200")
-    await run(broker_address, "delete-message", topic, handle)
-    gone = await run(broker_address, "extend", topic, handle, "--seconds", "5")
+    foreign = commands.run("delete-message", f"{name}-other", handle)
+    damaged = commands.run("delete-message", name, forged)
+    late = commands.run("extend", name, stale, "--seconds", "5")
+    too_long = commands.run("extend", name, handle, "--seconds", "43200")
+    commands.run("delete-message", name, handle)
+    gone = commands.run("extend", name, handle, "--seconds", "5")
 
     assert foreign == (1, foreign[1])
     assert "this receipt is of another queue" in foreign[1]
