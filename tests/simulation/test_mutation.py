@@ -33,7 +33,7 @@ def trial_of(checker: str | None, *, fault_count: int = 0, complaint: str = "") 
 
 @pytest.mark.timeout(240)
 def test_a_life_with_a_planted_bug_is_made_small_and_replays() -> None:
-    trial = try_mutant("no-dedup", seeds_max=8, budget=ShrinkBudget(lives=40, wall_s=30.0))
+    trial = try_mutant("no-dedup", seeds_max=8, budget=ShrinkBudget(lives=40))
 
     assert trial.failure is not None
     assert trial.shrunk is not None

@@ -180,7 +180,7 @@ async def test_a_stream_that_breaks_during_a_flush_ends_run() -> None:
     stream = FakeStream()
     outbox = Outbox(stream)
 
-    with trio.fail_after(1):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(outbox.run)
             await wait_all_tasks_blocked()
