@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 
 export PYRIGHT_PYTHON_GLOBAL_NODE := false # node comes with pyright, whatever the machine has
+unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes: each would compile everything
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -27,7 +28,7 @@ demo: $(VENV)/installed ## The whole story in one command, on throwaway data
 	@$(BIN)/tidelog demo $(ARGS)
 
 test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k frame"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=auto $(ARGS)
 
 check: format-check lint types contracts limits wheel ## All that must hold besides the tests
 

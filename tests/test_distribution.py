@@ -1,0 +1,33 @@
+"""Tests that start brokers wait for each other; everything else runs wherever there is time."""
+
+import re
+from pathlib import Path
+
+from tests.distribution import PROCESSES, place_of, unit_of
+
+TESTS = Path(__file__).parent
+
+
+def test_a_file_is_one_unit() -> None:
+    assert unit_of("tests/wire/test_frame.py::test_a[x::y]") == "tests/wire/test_frame.py"
+    assert unit_of("tests/wire/test_frame.py::TestA::test_b") == "tests/wire/test_frame.py"
+
+
+def test_all_tests_that_start_brokers_are_one_unit() -> None:
+    starting = [
+        path.relative_to(TESTS.parent).as_posix()
+        for path in TESTS.rglob("test_*.py")
+        if re.search(r"^from tests\.integration\.\w+ import", path.read_text(), re.MULTILINE)
+    ]
+
+    assert len(starting) > 10
+    assert {unit_of(f"{path}::test_a") for path in starting} == {PROCESSES}
+
+
+def test_what_takes_long_begins_before_what_does_not() -> None:
+    places = [
+        place_of(f"tests/{path}::test_a")
+        for path in ("integration/test_kills.py", "simulation/test_swarm.py", "wire/test_frame.py")
+    ]
+
+    assert places == sorted(set(places))
