@@ -82,7 +82,7 @@ class Writers:
             await self._progress.wait()
 
 
-async def test_every_acknowledged_record_survives_twenty_kills(tmp_path: Path) -> None:
+async def test_every_acknowledged_record_survives_ten_kills(tmp_path: Path) -> None:
     entropy = random.Random(SEED)
     writers = Writers()
     under_way: list[int] = []
@@ -95,7 +95,7 @@ async def test_every_acknowledged_record_survives_twenty_kills(tmp_path: Path) -
         return wait
 
     # At one time while it has hardly begun, at another in the middle of the work.
-    moments = [moment_after(entropy.choice([0, 1, 100, 400])) for _ in range(19)]
+    moments = [moment_after(entropy.choice([0, 1, 100, 400])) for _ in range(9)]
     moments.insert(0, moment_after(400))
     is_done = trio.Event()
     with trio.fail_after(DEADLINE_S):
@@ -112,7 +112,7 @@ async def test_every_acknowledged_record_survives_twenty_kills(tmp_path: Path) -
                 consumed = await read_all(client)
             nursery.cancel_scope.cancel()
 
-    assert len(under_way) == 20
+    assert len(under_way) == 10
     assert min(under_way[:1]) > 0, "the first kill did not interrupt anything"
     assert len(writers.acknowledged) == len(writers.values) == len(consumed)
     verdict = verify(writers.keys, writers.values, writers.acknowledged, consumed)
