@@ -1,7 +1,8 @@
 """How the tests are shared out: `make test` has a process for each core; each takes whole files.
 
-A file is what shares set-ups, so it stays in one process. The tests that start processes of their
-own are one unit: never do two of them run at once, however many cores there are.
+A file is what shares set-ups, so it stays in one process. Some folders stay together as well: the
+tests that start brokers of their own, because no two of them shall compete; and those of Spark,
+which share what takes long to start.
 """
 
 from typing import Final, final
@@ -9,28 +10,34 @@ from typing import Final, final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-PROCESSES: Final = "tests that start processes"
-_START_PROCESSES: Final = (
-    "tests/histories/",
-    "tests/integration/",
-    "tests/netns/",
-    "tests/powercut/",
-    "tests/queue_trials/",
-)
+_UNITS: Final = {
+    "tests that start brokers": (
+        "tests/histories/",
+        "tests/integration/",
+        "tests/netns/",
+        "tests/powercut/",
+        "tests/queue_trials/",
+    ),
+    "tests of Spark": ("tests/spark/", "tests/spark_connector/"),
+}
 _TAKE_LONG: Final = ("tests/simulation/", "tests/broker/", "tests/coordinator/")
 """These come next and short files last: then all processes end at about the same time."""
 
 
 def unit_of(test: str) -> str:
     """Return what runs one after the other in one process, of which a test is part."""
-    return PROCESSES if test.startswith(_START_PROCESSES) else test.partition("::")[0]
+    for unit, folders in _UNITS.items():
+        if test.startswith(folders):
+            return unit
+    return test.partition("::")[0]
 
 
 def place_of(test: str) -> int:
     """Return 0 for a test that is to begin early, and more for one that may come later."""
-    if test.startswith(_START_PROCESSES):
-        return 0
-    return 1 if test.startswith(_TAKE_LONG) else 2
+    units = list(_UNITS)
+    if (unit := unit_of(test)) in units:
+        return units.index(unit)
+    return len(units) + (not test.startswith(_TAKE_LONG))
 
 
 @final

@@ -1,6 +1,8 @@
 """Traps on the ways out of a simulation: real clock, entropy, sockets, files, threads, processes.
 
-While they are set, whoever calls one of them gets an error that names the seam to use instead.
+While they are set, whoever calls one of them gets an error that names the seam to use instead; but
+for the threads that were there before, which are none of the simulation's: those of a broker or a
+JVM that other tests share, or of whoever runs the tests.
 What was imported by name before escapes the traps, and so do methods of types that are made in C,
 as `datetime.now`; the linter forbids both, with the list of `banned-api` in `pyproject.toml`.
 """
@@ -108,15 +110,18 @@ class Guard:
         """Tell `on_leak` of every leak, should its error be swallowed."""
         self._on_leak = on_leak
         self._saved: list[tuple[Any, str, Any]] = []
+        self._strangers: frozenset[int | None] = frozenset()
+        """The threads that were there before."""
 
     def set(self) -> None:
         """Set the traps."""
+        threads = {thread.ident for thread in threading.enumerate()}
+        self._strangers = frozenset(threads) - {threading.get_ident()}
         for exit_ in _EXITS:
             for name in exit_.names.split():
                 original = getattr(exit_.owner, name)
-                self._replace(exit_.owner, name, _trap(exit_, name, original, self._on_leak))
-        original = random.Random.seed
-        self._replace(random.Random, "seed", _trap_for_unseeded(original, self._on_leak))
+                self._replace(exit_.owner, name, self._trap(exit_, name, original))
+        self._replace(random.Random, "seed", self._trap_for_unseeded(random.Random.seed))
 
     def lift(self) -> None:
         """Put everything back; lifting twice is allowed."""
@@ -128,35 +133,30 @@ class Guard:
         self._saved.append((owner, name, getattr(owner, name)))
         setattr(owner, name, trap)
 
+    def _trap(self, exit_: _Exit, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        label = f"{exit_.owner.__name__}.{name}"
 
-def _trap(
-    exit_: _Exit, name: str, original: Callable[..., Any], on_leak: Callable[[BaseException], None]
-) -> Callable[..., Any]:
-    owner = exit_.owner
-    label = f"{owner.__name__}.{name}"
-
-    def trap(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  (stands in for anything)
-        caller = _caller(1)
-        if _may_leave(caller):
-            return original(*arguments, **options)
-        error = _leak(label, exit_.instead, caller)
-        on_leak(error)
-        raise error
-
-    return trap
-
-
-def _trap_for_unseeded(
-    original: Callable[..., None], on_leak: Callable[[BaseException], None]
-) -> Callable[..., None]:
-    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:  # noqa: ANN401
-        if a is None:
-            error = _leak("random.Random()", _ENTROPY, _caller(2))  # Past `Random.__init__`.
-            on_leak(error)
+        def trap(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  (stands in for anything)
+            if threading.get_ident() in self._strangers:
+                return original(*arguments, **options)
+            caller = _caller(1)
+            if _may_leave(caller):
+                return original(*arguments, **options)
+            error = _leak(label, exit_.instead, caller)
+            self._on_leak(error)
             raise error
-        original(self, a, version)
 
-    return seed
+        return trap
+
+    def _trap_for_unseeded(self, original: Callable[..., None]) -> Callable[..., None]:
+        def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:  # noqa: ANN401
+            if a is None and threading.get_ident() not in self._strangers:
+                error = _leak("random.Random()", _ENTROPY, _caller(2))  # Past `Random.__init__`.
+                self._on_leak(error)
+                raise error
+            original(generator, a, version)
+
+        return seed
 
 
 def _caller(depth: int) -> FrameType:

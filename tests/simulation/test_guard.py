@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -113,6 +114,25 @@ def test_a_seeded_random_is_no_leak() -> None:
         return random.Random(1).random()
 
     assert Simulation(1).run(main) == random.Random(1).random()
+
+
+def test_a_thread_that_was_there_before_is_none_of_the_simulation() -> None:
+    """A broker that other tests share goes on, in a thread of its own."""
+    asked: SimpleQueue[None] = SimpleQueue()
+    answers: SimpleQueue[float] = SimpleQueue()
+
+    def answer() -> None:
+        asked.get()
+        answers.put(time.time() + random.Random().random())  # noqa: TID251
+
+    async def main(_: World) -> float:
+        asked.put(None)
+        return answers.get()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert Simulation(1).run(main) > 1e9
+    thread.join()
 
 
 def test_logs_are_no_leaks(caplog: pytest.LogCaptureFixture) -> None:
