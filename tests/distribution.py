@@ -18,7 +18,7 @@ _UNITS: Final = {
         "tests/powercut/",
         "tests/queue_trials/",
     ),
-    "tests of Spark": ("tests/spark/", "tests/spark_connector/"),
+    "tests of Spark": ("tests/spark/",),
 }
 _TAKE_LONG: Final = ("tests/simulation/", "tests/broker/", "tests/coordinator/")
 """These come next and short files last: then all processes end at about the same time."""

@@ -29,7 +29,7 @@ def test_what_takes_long_begins_before_what_does_not() -> None:
         place_of(f"tests/{path}::test_a")
         for path in (
             "integration/test_kills.py",
-            "spark_connector/test_source.py",
+            "spark/test_batches.py",
             "simulation/test_swarm.py",
             "wire/test_frame.py",
         )

@@ -1,4 +1,4 @@
-"""One broker for all tests of the connector, and a topic of its own for each of them."""
+"""One broker for the tests of a file, and a topic of its own for each of them."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from tidelog import blocking
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("spark")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_client(data_dir: Path) -> Iterator[tuple[str, blocking.Client]]:
     with broker_in_a_thread(data_dir) as address, blocking.connect(address) as client:
         yield address, client
