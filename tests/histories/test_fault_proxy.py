@@ -8,7 +8,7 @@ import trio
 
 from tests.histories.fault_proxy import FaultProxy
 
-PATIENCE_S = 10.0
+PATIENCE_S = 100.0
 STALL_S = 0.1
 """Long for bytes on one machine."""
 

@@ -34,7 +34,7 @@ def test_what_was_acknowledged_is_on_every_replica_and_nothing_is_left_behind(
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=280,
     )
 
     said = result.stdout.splitlines()

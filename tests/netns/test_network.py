@@ -18,7 +18,7 @@ def test_one_direction_is_cut_and_nothing_else() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=280,
     )
 
     assert result.stdout.splitlines() == [

@@ -29,7 +29,7 @@ def test_what_was_acknowledged_survives_real_power_cuts_and_nothing_is_left_behi
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=280,
     )
 
     said = result.stdout.splitlines()

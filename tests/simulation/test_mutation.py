@@ -31,7 +31,6 @@ def trial_of(checker: str | None, *, fault_count: int = 0, complaint: str = "") 
     return Trial("no-dedup", 3, failure, failure, 10, {}, 1.0, frozenset(), complaint)
 
 
-@pytest.mark.timeout(240)
 def test_a_life_with_a_planted_bug_is_made_small_and_replays() -> None:
     trial = try_mutant("no-dedup", seeds_max=8, budget=ShrinkBudget(lives=40))
 

@@ -22,7 +22,6 @@ LIFE_COUNT = 24
 CANARY_SEEDS = 8
 
 
-@pytest.mark.timeout(240)
 def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
     report = Swarm(
         BROKER, SwarmSize(seeds=LIFE_COUNT, seconds=SECONDS), on_life=lambda _: None
