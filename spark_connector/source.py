@@ -4,13 +4,25 @@ Options are checked when a table is loaded, so that what is misspelt is refused 
 when the first row is wanted.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 from spark_connector.batch_reader import BatchReader
 from spark_connector.columns import check_projection, columns_of, ddl
+from spark_connector.options import WriteOptions
+from spark_connector.outgoing_rows import check_columns
 from spark_connector.read_options import ReadOptions
 from spark_connector.stream_reader import StreamReader
+from spark_connector.writer import BatchWriter, StreamWriter
+from wire.errors import ConfigError
 
 
 class TidelogSource(DataSource):
@@ -46,6 +58,39 @@ class TidelogSource(DataSource):
         """
         options = ReadOptions.parse(self.options, is_stream=True)
         return StreamReader(options, _columns(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return what writes a batch.
+
+        Raises:
+            ConfigError: An option or a column makes no sense, or rows are to be overwritten.
+        """
+        return BatchWriter(_write_options(self.options, schema, is_overwriting=overwrite))
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,
+    ) -> DataSourceStreamArrowWriter:
+        """Return what writes a stream.
+
+        Raises:
+            ConfigError: An option or a column makes no sense, or the output mode is `complete`.
+        """
+        return StreamWriter(_write_options(self.options, schema, is_overwriting=overwrite))
+
+
+def _write_options(
+    raw: Mapping[str, str], schema: StructType, *, is_overwriting: bool
+) -> WriteOptions:
+    options = WriteOptions.parse(raw)
+    if is_overwriting:
+        raise ConfigError(
+            'a topic is only appended to: say .mode("append"), or .outputMode("append") for a'
+            " stream"
+        )
+    check_columns([(each.name, each.dataType.simpleString()) for each in schema.fields], options)
+    return options
 
 
 def _columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:

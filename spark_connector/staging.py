@@ -1,0 +1,245 @@
+"""Staging records for a batch over plain sockets, and committing it.
+
+Shell: one caller at a time. A task stages what it is given, one round after the other: one batch
+for each partition, to all leaders at once. Nobody sees any of it before the commit.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final, final
+
+from client.metadata import TopicPartition
+from client.staged_places import Places, StagedPlace, merged
+from spark_connector.brokers import Brokers
+from spark_connector.link import Link
+from spark_connector.outgoing_rows import Outgoing
+from wire import api
+from wire.compression import Codec
+from wire.env import BytesLike
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    RetriableError,
+    TidelogError,
+    TransactionGoneError,
+    WireFormatError,
+    from_wire,
+)
+from wire.produce import InitProducerRequest, PartitionBatch, ProduceReply
+from wire.record_batch import encode_batch
+from wire.transactions import (
+    AbortTransactionRequest,
+    BeginTransactionReply,
+    BeginTransactionRequest,
+    CommitTransactionRequest,
+    StageRequest,
+)
+
+TIMEOUT_S: Final = 3600.0
+"""A batch is dropped if no task has begun it, or gone on with it, for so long."""
+_RENEWED_AFTER_S: Final = TIMEOUT_S / 4
+_STAGING_PREFIX: Final = "staged@"
+_ROUND_BYTES_MAX: Final = 4 << 20
+
+_Batch = tuple[bytearray, int]
+"""A batch and the number of its records."""
+
+
+def begin(
+    brokers: Brokers, name: str, batch_id: int, topics: Sequence[str] = ()
+) -> BeginTransactionReply:
+    """Begin a batch, or say that it goes on.
+
+    Raises:
+        TidelogError: It is refused, or nobody could be asked.
+    """
+    request = BeginTransactionRequest(name, batch_id, list(topics), int(TIMEOUT_S * 1000))
+    return brokers.ask_any(api.BEGIN_TRANSACTION, request)
+
+
+def commit(
+    brokers: Brokers, name: str, batch_id: int, number: int, places: Iterable[StagedPlace]
+) -> None:
+    """Let what was staged become visible; nothing happens if the batch is committed already.
+
+    Raises:
+        TidelogError: It is refused, or nobody knows; the same again tells.
+    """
+    patience_ms = brokers.options.request_timeout_ms // 2
+    request = CommitTransactionRequest(name, batch_id, number, merged(places), patience_ms)
+    brokers.ask_any(api.COMMIT_TRANSACTION, request)
+
+
+def abort(brokers: Brokers, name: str, batch_id: int, number: int) -> bool:
+    """Drop what was staged; or return that the batch is committed, and stays so.
+
+    Raises:
+        TidelogError: Nobody could be asked.
+    """
+    request = AbortTransactionRequest(name, batch_id, number)
+    return brokers.ask_any(api.ABORT_TRANSACTION, request).is_committed
+
+
+@final
+class StagingTask:
+    """Stages records of one attempt of a task. One that has failed is of no further use."""
+
+    def __init__(
+        self, brokers: Brokers, name: str, batch_id: int, *, codec: Codec, stage_timeout_ms: int
+    ) -> None:
+        """Begin the batch, or go on with it.
+
+        Raises:
+            StaleTransactionError: A batch with a higher id was begun or committed.
+            TidelogError: It is refused, or nobody could be asked.
+        """
+        self._brokers = brokers
+        self._name = name
+        self._batch_id = batch_id
+        self._codec = codec
+        self._stage_timeout_ms = stage_timeout_ms
+        self.number = begin(brokers, name, batch_id).number
+        """Of the transaction; 0 if the batch was committed before: nothing is staged then."""
+        self._begun_at = time.monotonic()
+        self._producer_id = 0
+        self._counts: dict[str, int] = {}
+        self._ids: dict[str, bytes] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._places = Places()
+
+    @property
+    def places(self) -> tuple[StagedPlace, ...]:
+        """Where all is that was staged."""
+        return self._places.as_tuple()
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions topics have; something may be staged for them then.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            TidelogError: Nobody could be asked.
+        """
+        for topic in topics:
+            if topic not in self._counts:
+                begun = begin(self._brokers, self._name, self._batch_id, [topic])
+                self._require_same(begun)
+                (self._ids[topic],) = begun.topic_ids
+                staging = _STAGING_PREFIX + topic
+                known = self._brokers.retry(partial(self._brokers.topic, staging))
+                self._counts[topic] = len(known.partitions)
+        return self._counts
+
+    def stage(self, records: Iterable[Outgoing]) -> None:
+        """Stage records, and return when they are safe.
+
+        Raises:
+            TransactionGoneError: The batch is over.
+            TidelogError: They are refused, or nobody could be asked.
+        """
+        if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
+            self._require_same(begin(self._brokers, self._name, self._batch_id))
+            self._begun_at = time.monotonic()
+        now_ms = time.time_ns() // 1_000_000
+        queues: dict[TopicPartition, deque[_Batch]] = {}
+        for part in records:
+            at = TopicPartition(part.topic, part.partition)
+            queues.setdefault(at, deque()).append(self._encoded(at, part, now_ms))
+        while queues:
+            round_bytes, batches = 0, dict[TopicPartition, _Batch]()
+            for at, queue in list(queues.items()):
+                if batches and round_bytes + len(queue[0][0]) > _ROUND_BYTES_MAX:
+                    break
+                batches[at] = queue.popleft()
+                round_bytes += len(batches[at][0])
+                del queues[at]
+                if queue:
+                    queues[at] = queue  # Behind the others.
+            self._stage_round(batches)
+
+    def _encoded(self, at: TopicPartition, part: Outgoing, now_ms: int) -> _Batch:
+        if not self._producer_id:
+            granted = self._brokers.ask_any(api.INIT_PRODUCER, InitProducerRequest())
+            self._producer_id = granted.producer_id
+        sequence = self._sequences.get(at, 0)
+        count = part.columns.record_count
+        self._sequences[at] = sequence + count
+        batch = encode_batch(
+            part.columns,
+            first_timestamp_ms=now_ms,
+            codec=self._codec,
+            producer_id=self._producer_id,
+            base_sequence=sequence,
+        )
+        return batch, count
+
+    def _stage_round(self, batches: dict[TopicPartition, _Batch]) -> None:
+        """Stage one batch for each of some partitions, again and again what did not arrive."""
+        left = dict(batches)
+
+        def attempt() -> None:
+            failures = list(self._attempt(left))
+            for error in failures:
+                if not isinstance(error, (RetriableError, ConnectionLostError)):
+                    raise error
+            for error in failures:
+                raise error
+
+        self._brokers.retry(attempt)
+
+    def _attempt(self, left: dict[TopicPartition, _Batch]) -> list[TidelogError]:
+        """Send all that is left, take out what is safe, and return why the rest is not."""
+        failures: list[TidelogError] = []
+        by_link: dict[Link, list[tuple[TopicPartition, bytes]]] = {}
+        for at in left:
+            try:
+                staging = TopicPartition(_STAGING_PREFIX + at.topic, at.partition)
+                topic_id, link = self._brokers.leader_of(staging)
+                by_link.setdefault(link, []).append((at, topic_id))
+            except TidelogError as error:
+                failures.append(error)
+        sent: list[tuple[Link, list[TopicPartition]]] = []
+        for link, places in by_link.items():
+            entries = [
+                PartitionBatch(topic_id, at.partition, len(left[at][0])) for at, topic_id in places
+            ]
+            attachment: list[BytesLike] = [left[at][0] for at, _ in places]
+            try:
+                request = StageRequest(self.number, self._stage_timeout_ms, entries)
+                link.send(api.STAGE, request, attachment)
+                sent.append((link, [at for at, _ in places]))
+            except TidelogError as error:
+                failures.append(error)
+        for link, partitions in sent:
+            try:
+                reply, _ = link.receive(api.STAGE, timeout_s=self._stage_timeout_ms / 1000)
+                failures += self._settle(reply, partitions, left)
+            except TidelogError as error:
+                failures.append(error)
+        return failures
+
+    def _settle(
+        self,
+        reply: ProduceReply,
+        partitions: Sequence[TopicPartition],
+        left: dict[TopicPartition, _Batch],
+    ) -> list[BrokerError]:
+        if len(reply.results) != len(partitions):
+            raise WireFormatError(f"{len(reply.results)} results for {len(partitions)} batches")
+        failures: list[BrokerError] = []
+        for at, result in zip(partitions, reply.results, strict=True):
+            if result.error is not None:
+                failures.append(from_wire(result.error))
+                continue
+            _, count = left.pop(at)
+            key = (self._ids[at.topic], at.partition)
+            self._places.add(key, self._producer_id, result.base_offset, count)
+        return failures
+
+    def _require_same(self, begun: BeginTransactionReply) -> None:
+        if begun.number != self.number:
+            raise TransactionGoneError(
+                f"batch {self._batch_id} of {self._name!r} was"
+                f" {'begun anew' if begun.number else 'committed'} while this task staged for it"
+            )

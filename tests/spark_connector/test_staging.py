@@ -1,0 +1,87 @@
+"""Staging over plain sockets, against a real broker."""
+
+import pytest
+
+from spark_connector import staging
+from spark_connector.brokers import Brokers
+from spark_connector.outgoing_rows import Outgoing
+from spark_connector.pool import borrowed
+from spark_connector.staging import StagingTask
+from tests.spark_connector.town import Town
+from wire.compression import Codec
+from wire.errors import StaleTransactionError, TransactionGoneError, UnknownTopicError
+from wire.record_batch import Columns
+
+
+def task_of(town: Town, brokers: Brokers, batch_id: int = 0) -> StagingTask:
+    return StagingTask(brokers, town.topic, batch_id, codec=Codec.ZSTD, stage_timeout_ms=30_000)
+
+
+def outgoing(town: Town, partition: int, *values: bytes) -> Outgoing:
+    return Outgoing(town.topic, partition, Columns(len(values), values=list(values)))
+
+
+def values(town: Town) -> list[bytes | None]:
+    with town.client.consumer(town.topic, auto_offset_reset="earliest") as consumer:
+        records = list(consumer.records(consumer.end_offsets()))
+    return [each.value for each in sorted(records, key=lambda each: (each.partition, each.offset))]
+
+
+def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
+    town.create(2)
+    with borrowed(town.options().connection) as brokers:
+        task = task_of(town, brokers)
+        assert task.partition_counts([town.topic]) == {town.topic: 2}
+        task.stage(
+            [outgoing(town, 0, b"a", b"b"), outgoing(town, 1, b"c"), outgoing(town, 0, b"d")]
+        )
+        task.stage([outgoing(town, 0, b"e")])
+        assert values(town) == []
+
+        for _ in range(2):
+            staging.commit(brokers, town.topic, 0, task.number, task.places)
+
+        assert values(town) == [b"a", b"b", b"d", b"e", b"c"]
+        assert staging.abort(brokers, town.topic, 0, task.number)
+        assert task_of(town, brokers).number == 0
+        another = f"{town.topic}-another"
+        town.client.admin.create_topic(another)
+        with pytest.raises(TransactionGoneError, match="committed while"):
+            task.partition_counts([another])
+
+
+def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
+    town.create()
+    with borrowed(town.options().connection) as brokers:
+        task = task_of(town, brokers, 3)
+        task.partition_counts([town.topic])
+        task.stage([outgoing(town, 0, b"a")])
+        assert not staging.abort(brokers, town.topic, 3, task.number)
+
+        with pytest.raises(TransactionGoneError):
+            task.stage([outgoing(town, 0, b"b")])
+        with pytest.raises(TransactionGoneError):
+            staging.commit(brokers, town.topic, 3, task.number, task.places)
+        staging.commit(brokers, town.topic, 4, task_of(town, brokers, 4).number, [])
+        with pytest.raises(StaleTransactionError):
+            task_of(town, brokers, 3)
+        assert values(town) == []
+
+
+def test_a_topic_that_is_not_there_is_refused(town: Town) -> None:
+    town.create()
+    with borrowed(town.options().connection) as brokers, pytest.raises(UnknownTopicError):
+        task_of(town, brokers).partition_counts(["nowhere"])
+
+
+def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
+    town.create()
+    with borrowed(town.options().connection) as brokers:
+        task = task_of(town, brokers)
+        task.partition_counts([town.topic])
+        task.stage([outgoing(town, 0, b"a")])
+        brokers.close()
+        task.stage([outgoing(town, 0, b"b")])
+        staging.commit(brokers, town.topic, 0, task.number, task.places)
+
+        assert values(town) == [b"a", b"b"]
