@@ -1,8 +1,8 @@
 """Traps on the ways out of a simulation: real clock, entropy, sockets, files, threads, processes.
 
 While they are set, whoever calls one of them gets an error that names the seam to use instead; but
-for the threads that were there before, which are none of the simulation's: those of a broker or a
-JVM that other tests share, or of whoever runs the tests.
+for threads that are none of the simulation's: those of a broker or a JVM that other tests share.
+Simulated code cannot have started them, as that is trapped as well.
 What was imported by name before escapes the traps, and so do methods of types that are made in C,
 as `datetime.now`; the linter forbids both, with the list of `banned-api` in `pyproject.toml`.
 """
@@ -23,6 +23,8 @@ from types import FrameType
 from typing import Any, NamedTuple, final
 
 import trio
+
+from tests.simulation.blocking_call import current_blocking_call
 
 
 @final
@@ -110,13 +112,11 @@ class Guard:
         """Tell `on_leak` of every leak, should its error be swallowed."""
         self._on_leak = on_leak
         self._saved: list[tuple[Any, str, Any]] = []
-        self._strangers: frozenset[int | None] = frozenset()
-        """The threads that were there before."""
+        self._thread_id = threading.get_ident()
+        """The thread that simulates, beside those that carry out blocking calls for it."""
 
     def set(self) -> None:
         """Set the traps."""
-        threads = {thread.ident for thread in threading.enumerate()}
-        self._strangers = frozenset(threads) - {threading.get_ident()}
         for exit_ in _EXITS:
             for name in exit_.names.split():
                 original = getattr(exit_.owner, name)
@@ -133,11 +133,14 @@ class Guard:
         self._saved.append((owner, name, getattr(owner, name)))
         setattr(owner, name, trap)
 
+    def _is_called_by_a_stranger(self) -> bool:
+        return threading.get_ident() != self._thread_id and current_blocking_call() is None
+
     def _trap(self, exit_: _Exit, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         label = f"{exit_.owner.__name__}.{name}"
 
         def trap(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  (stands in for anything)
-            if threading.get_ident() in self._strangers:
+            if self._is_called_by_a_stranger():
                 return original(*arguments, **options)
             caller = _caller(1)
             if _may_leave(caller):
@@ -150,7 +153,7 @@ class Guard:
 
     def _trap_for_unseeded(self, original: Callable[..., None]) -> Callable[..., None]:
         def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:  # noqa: ANN401
-            if a is None and threading.get_ident() not in self._strangers:
+            if a is None and not self._is_called_by_a_stranger():
                 error = _leak("random.Random()", _ENTROPY, _caller(2))  # Past `Random.__init__`.
                 self._on_leak(error)
                 raise error

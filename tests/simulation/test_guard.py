@@ -116,20 +116,23 @@ def test_a_seeded_random_is_no_leak() -> None:
     assert Simulation(1).run(main) == random.Random(1).random()
 
 
-def test_a_thread_that_was_there_before_is_none_of_the_simulation() -> None:
-    """A broker that other tests share goes on, in a thread of its own."""
+def test_threads_of_others_are_none_of_the_simulations() -> None:
+    """A broker that other tests share goes on, in its thread and those that it starts."""
     asked: SimpleQueue[None] = SimpleQueue()
     answers: SimpleQueue[float] = SimpleQueue()
 
     def answer() -> None:
-        asked.get()
         answers.put(time.time() + random.Random().random())  # noqa: TID251
+
+    def serve() -> None:
+        asked.get()
+        threading.Thread(target=answer).start()
 
     async def main(_: World) -> float:
         asked.put(None)
         return answers.get()
 
-    thread = threading.Thread(target=answer)
+    thread = threading.Thread(target=serve)
     thread.start()
     assert Simulation(1).run(main) > 1e9
     thread.join()
