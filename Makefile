@@ -30,6 +30,10 @@ demo: $(VENV)/installed ## The whole story in one command, on throwaway data
 test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k frame"
 	@$(BIN)/python -m pytest --numprocesses=auto $(ARGS)
 
+.PHONY: test-spark
+test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spark ARGS="-k stream"
+	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/spark $(ARGS)
+
 check: format-check lint types contracts limits wheel ## All that must hold besides the tests
 
 format: $(VENV)/installed-dev ## Format the code and apply safe fixes

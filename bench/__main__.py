@@ -30,6 +30,7 @@ from bench import (
     queue_takeover,
     queues,
     replication,
+    spark,
     startup,
     takeover,
 )
@@ -58,6 +59,7 @@ _WORKLOADS: dict[str, Workload] = {
     "queue_backlog": queue_backlog.run,
     "idle_queues": idle_queues.run,
     "queue_takeover": queue_takeover.run,
+    "spark": spark.run,
 }
 _HERE = Path(__file__).resolve().parent
 _README = _HERE / "README.md"

@@ -1,4 +1,6 @@
-"""The PySpark data source `tidelog`: batch and streaming reads, batch and exactly-once writes.
+"""The PySpark data source `tidelog`.
 
-Nothing is here yet.
+Cores decide (`options`, `read_options`, `offsets`, `columns`, `stream_progress`), shells move
+bytes and time (`link`, `brokers`, `fetching`, `stream_source`), and `source` is what Spark knows.
+Programs import `pyspark_tidelog`, not this package.
 """

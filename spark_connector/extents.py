@@ -100,8 +100,6 @@ def _topics(brokers: Brokers, selection: Selection) -> list[TopicDescription]:
         return [topic for topic in brokers.describe(None) if matches(topic.name)]
     if selection.dead_letters_of is not None:
         return brokers.describe([dead_letter_topic(brokers, selection.dead_letters_of)])
-    if selection.history_of is not None:
-        raise ConfigError("queueHistory is not there yet")
     names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
     try:
         return brokers.describe(names)

@@ -19,9 +19,7 @@ LATEST: Final = -1
 """As an offset in JSON: the end of what can be read."""
 OFFSET_MAX: Final = (1 << 63) - 1
 
-_SELECTIONS: Final = (
-    "subscribe", "subscribePattern", "assign", "queueDeadLetters", "queueHistory",
-)  # fmt: skip
+_SELECTIONS: Final = ("subscribe", "subscribePattern", "assign", "queueDeadLetters")
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
@@ -61,8 +59,6 @@ class Selection:
     """`assign`: exactly these, sorted."""
     dead_letters_of: str | None = None
     """`queueDeadLetters`: the name of a queue."""
-    history_of: str | None = None
-    """`queueHistory`: the name of a queue."""
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
@@ -83,9 +79,7 @@ class Selection:
             return cls(pattern=_pattern(text))
         if found == ["assign"]:
             return cls(partitions=_assigned(given.json_object("assign") or {}))
-        if found == ["queueDeadLetters"]:
-            return cls(dead_letters_of=text)
-        return cls(history_of=text)
+        return cls(dead_letters_of=text)
 
     def __str__(self) -> str:
         """Return it for people."""
@@ -95,8 +89,6 @@ class Selection:
             return ", ".join(f"{at.topic}/{at.partition}" for at in self.partitions)
         if self.dead_letters_of is not None:
             return f"dead letters of queue {self.dead_letters_of}"
-        if self.history_of is not None:
-            return f"history of queue {self.history_of}"
         return f"topics like {self.pattern}"
 
 

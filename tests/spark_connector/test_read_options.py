@@ -44,7 +44,6 @@ def test_a_batch_reads_from_the_first_record_to_the_end_and_a_stream_from_the_en
             ),
         ),
         ({"queueDeadLetters": "pay"}, Selection(dead_letters_of="pay")),
-        ({"queueHistory": "pay"}, Selection(history_of="pay")),
     ],
 )
 def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
@@ -60,7 +59,7 @@ def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
         {},
         {"subscribe": "a", "assign": '{"a":[0]}'},
         {"subscribe": "a", "subscribePattern": "b"},
-        {"queueHistory": "a", "queueDeadLetters": "b"},
+        {"subscribe": "a", "queueDeadLetters": "b"},
     ],
 )
 def test_none_or_two_of_the_selections_are_refused_by_name(given: dict[str, str]) -> None:

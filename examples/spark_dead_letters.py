@@ -1,0 +1,101 @@
+"""Repair of dead letters in bulk: read with Spark, fixed, and written back where they came from.
+
+    python examples/spark_dead_letters.py [BROKER]
+
+Cancelled flights have no delay, so a worker rejects them. Spark reads them with where each comes
+from and why it was given up. Those that can be repaired are sent to the topic they came from.
+Needs a broker (`tidelog serve`), `pip install 'tidelog[spark]'` and Java.
+"""
+
+import sys
+from collections import Counter
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from pyspark_tidelog import prepare_java
+from tidelog import blocking
+from tidelog.demo.flights import load_flights
+
+DEAD = "spark-dead"
+FLIGHT_COUNT = 2000
+
+
+def work(queue_name: str, address: str) -> int:
+    """Send flights to a queue, and reject those that were cancelled; return how many."""
+    flights = load_flights()
+    delay = flights.columns.index("dep_delay")
+    rejected = 0
+    with blocking.connect(address) as client:
+        client.admin.create_queue(DEAD, partitions=1)
+        client.admin.create_queue(queue_name, partitions=1, dead_letter_queue=DEAD)
+        queue = client.queue(queue_name)
+        queue.send_batch(flights.values[:FLIGHT_COUNT])
+        left = FLIGHT_COUNT
+        while left:
+            for message in queue.receive(max_messages=500, wait=5):
+                left -= 1
+                if (message.value or b"").split(b",")[delay] in (b"NA", b""):
+                    message.reject("no delay")
+                    rejected += 1
+                else:
+                    message.delete()
+        with client.consumer(DEAD, auto_offset_reset="earliest") as consumer:
+            for _ in zip(range(rejected), consumer, strict=False):
+                pass  # They are moved within moments: here they come.
+    return rejected
+
+
+def dead_letters(spark: SparkSession, queue_name: str, address: str) -> DataFrame:
+    """Return the dead letters of a queue as a table."""
+    return (
+        spark.read.format("tidelog")
+        .option("bootstrap.servers", address)
+        .option("queueDeadLetters", queue_name)
+        .load()
+    )
+
+
+def repair(letters: DataFrame) -> list[Row]:
+    """Return the letters that can be repaired, with a delay of 0."""
+    delay = load_flights().columns.index("dep_delay")
+    fields = "split(CAST(value AS STRING), ',')"
+    fixed = (
+        f"array_join(transform({fields}, (field, place) ->"
+        f" IF(place = {delay}, '0', field)), ',') AS fixed"
+    )
+    repairable = letters.where("reason = 'no delay'")
+    return repairable.selectExpr("key", fixed, "originTopic", "originPartition").collect()
+
+
+def write_back(rows: list[Row], address: str) -> Counter[str]:
+    """Send repaired messages where they came from; return how many went to which topic."""
+    with blocking.connect(address) as client, client.producer() as producer:
+        for row in rows:
+            key = None if row.key is None else bytes(row.key)
+            producer.send_nowait(
+                row.originTopic,
+                row.fixed.encode(),
+                key=key,
+                partition=row.originPartition,
+                headers=[("repaired", b"no delay")],
+            )
+        producer.flush()
+    return Counter(row.originTopic for row in rows)
+
+
+def main() -> None:
+    """Do all of it."""
+    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8433"
+    prepare_java()
+    queue = "spark-flights-queue"
+    print(f"{work(queue, address)} of {FLIGHT_COUNT} flights were rejected")
+    spark = SparkSession.builder.master("local[2]").appName("dead letters").getOrCreate()
+    letters = dead_letters(spark, queue, address)
+    letters.groupBy("originQueue", "reason").count().show()
+    for topic, count in write_back(repair(letters), address).items():
+        print(f"{count} repaired messages were sent to {topic}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Streaming delays per airline: six-hour windows over the time of departure, with a watermark.
+
+    python examples/spark_delays.py [BROKER]
+
+Each flight is a record with the time at which it was scheduled. A window is complete when flights
+two days younger have come. Needs a broker (`tidelog serve`), `pip install 'tidelog[spark]'` and
+Java.
+"""
+
+import sys
+import tempfile
+from datetime import datetime
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from pyspark_tidelog import lag, prepare_java
+from tidelog import blocking
+from tidelog.demo.flights import load_flights
+
+COLUMNS = load_flights().columns
+
+
+def produce_flights(topic: str, address: str) -> int:
+    """Write all flights with the times at which they were scheduled; return how many."""
+    flights = load_flights()
+    scheduled = COLUMNS.index("time_hour")
+    with blocking.connect(address) as client:
+        # The data is older than the retention of seven days that topics have by default.
+        client.admin.create_topic(topic, partitions=3, retention_ms="unlimited")
+        with client.producer() as producer:
+            for key, value in zip(flights.keys, flights.values, strict=True):
+                moment = datetime.fromisoformat(value.split(b",")[scheduled].decode())
+                time_ms = int(moment.timestamp()) * 1000
+                producer.send_nowait(topic, value, key=key, timestamp_ms=time_ms)
+            producer.flush()
+    return len(flights.values)
+
+
+def delays(records: DataFrame) -> DataFrame:
+    """Return the mean delay of each airline in each window, of flights that have left."""
+    fields = f.split(f.col("value").cast("string"), ",")
+    flights = records.select(
+        "timestamp",
+        fields[COLUMNS.index("carrier")].alias("airline"),
+        f.expr(
+            f"try_cast(split(CAST(value AS STRING), ',')[{COLUMNS.index('dep_delay')}] AS INT)"
+        ).alias("minutes"),
+    )
+    return (
+        flights.where("minutes IS NOT NULL")
+        .withWatermark("timestamp", "2 days")
+        .groupBy(f.window("timestamp", "6 hours"), "airline")
+        .agg(f.avg("minutes").alias("mean_delay"), f.count("*").alias("flights"))
+    )
+
+
+def stream_delays(spark: SparkSession, topic: str, address: str, folder: str) -> list[Row]:
+    """Read all that is there, batch after batch; return the windows that are complete."""
+    records = (
+        spark.readStream.format("tidelog")
+        .option("bootstrap.servers", address)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 15_000)
+        .load()
+    )
+    query = (
+        delays(records)
+        .writeStream.format("memory")
+        .queryName("delays")
+        .option("checkpointLocation", folder)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    behind = sum(lag(query.lastProgress).values())
+    print(f"{len(query.recentProgress)} batches, {behind} records behind")
+    return spark.table("delays").orderBy(f.desc("mean_delay")).collect()
+
+
+def main() -> None:
+    """Do both."""
+    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8433"
+    prepare_java()
+    topic = "spark-delays"
+    print(f"produced {produce_flights(topic, address)} flights")
+    spark = SparkSession.builder.master("local[2]").appName("delays").getOrCreate()
+    with tempfile.TemporaryDirectory() as folder:
+        windows = stream_delays(spark, topic, address, folder)
+    print(f"{len(windows)} windows are complete; the worst were")
+    for row in windows[:5]:
+        print(f"  {row.window.start:%d %b %H:%M}  {row.airline}  {row.mean_delay:.0f} minutes")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
