@@ -342,10 +342,13 @@ class Admin:
                 the cluster for which there is something to do.
             accept_data_loss: Where nobody is left who has all committed records, take a replica
                 that may not. What it lacks is lost for good; the cluster remembers that. Partitions
-                that have a leader keep it.
+                that have a leader keep it. It is asked once: look at the cluster before you repeat
+                it.
 
         Raises:
             UnknownTopicError: There is no such topic.
+            ConnectionLostError, RequestTimedOutError: With `accept_data_loss`: it may be so, or
+                not.
         """
         return await cluster_admin.elect_leaders(
             self._cluster, partitions, accept_data_loss=accept_data_loss

@@ -126,7 +126,10 @@ async def elect_leaders(
 ) -> list[LeaderElected]:
     """See `Admin.elect_leaders`."""
     request = ElectLeadersRequest(_topics(partitions), accept_data_loss)
-    return (await cluster.ask_any(api.ELECT_LEADERS, request, is_repeatable=True)).results
+    # Who is elected may be gone as well when it is asked again: nobody has accepted that loss.
+    is_repeatable = not accept_data_loss
+    reply = await cluster.ask_any(api.ELECT_LEADERS, request, is_repeatable=is_repeatable)
+    return reply.results
 
 
 async def reassign(cluster: Cluster, request: ReassignRequest) -> list[PartitionMoved]:

@@ -90,9 +90,10 @@ class ClusterHandler:
         results: list[LeaderElected] = []
         for some in _in_pieces(places):
             before = [self._cluster.metadata.state.partition(*place) for place in some]
-            reply = await self._cluster.submission.submit(
-                ElectLeaders(some, request.accept_data_loss), timeout_s=_DECIDE_TIMEOUT_S
-            )
+            # Should this be carried out twice, it is once that the loss was accepted.
+            epochs = [0 if each is None else each.leader_epoch for each in before]
+            command = ElectLeaders(some, request.accept_data_loss, epochs)
+            reply = await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
             assert isinstance(reply, PartitionAnswers)
             results += map(self._result, before, reply.answers)
         return ElectLeadersReply(results)

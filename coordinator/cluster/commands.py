@@ -187,6 +187,10 @@ class ElectLeaders(msgspec.Struct, frozen=True, array_like=True, tag="elect-lead
     partitions: list[tuple[bytes, int]]
     accept_data_loss: bool = False
     """Where nobody is left who has all committed records, take somebody who may not."""
+    leader_epochs: list[int] | None = None
+    """Those of the partitions when the loss was accepted, in the same order. Where another one was
+    elected since and is gone as well, nobody has accepted what would be lost now. `None`: whatever
+    they are."""
 
 
 class Reassignment(msgspec.Struct, frozen=True, array_like=True):

@@ -148,11 +148,17 @@ def _check_in_sync(
 def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> Outcome:
     changes = PartitionChanges(state)
     losses: list[Record] = []
+    epochs = dict(zip(command.partitions, command.leader_epochs or (), strict=False))
 
     def elect(key: tuple[bytes, int]) -> None:
         topic_id, number = key
         topic, before = _find(state, changes, topic_id, number)
         if command.accept_data_loss:
+            if before.leader is None and epochs.get(key, before.leader_epoch) < before.leader_epoch:
+                raise StalePartitionEpochError(
+                    f"partition {number} has had another leader since the loss was accepted; look"
+                    " at it again, and decide anew"
+                )
             after = changes.happen(topic, number, Happening(election=Election.UNCLEAN))
             if after.leader is None:
                 raise LeaderNotAvailableError(

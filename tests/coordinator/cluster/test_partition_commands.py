@@ -299,6 +299,26 @@ def test_the_last_known_leader_is_the_least_bad_choice() -> None:
     assert cluster.partition().leader == 2
 
 
+def test_a_loss_is_accepted_once_for_what_was_seen_then() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3, 2, 1)
+    cluster.start(3)
+    command = ElectLeaders([(orders(cluster), 0)], True, [cluster.partition().leader_epoch])
+    (done,) = cluster.answer(PartitionAnswers, command).answers
+    assert done.error is None
+    (again,) = cluster.answer(PartitionAnswers, command).answers
+    assert again.error is None, "there is a leader"
+    cluster.fence(3)
+    cluster.start(1)
+    before = cluster.partition()
+    assert (before.leader, before.eligible_leader_replicas) == (None, (3,))
+
+    (late,) = cluster.answer(PartitionAnswers, command).answers
+
+    refused(late, StalePartitionEpochError, "look at it again")
+    assert cluster.partition() == before
+
+
 def test_accepting_a_loss_loses_nothing_where_somebody_has_everything() -> None:
     cluster = cluster_of(1, 2, 3)
 
