@@ -32,7 +32,8 @@ from wire.record_batch import parse_header
 FETCH_BYTES: Final = 4 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
 _MAX_WAIT_MS: Final = 500
-_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
+"""As for any consumer: what one can read, the other can."""
 _TRIES_MAX: Final = 3
 """So often is a batch fetched that may have been damaged on its way, and a topic asked for that may
 be so new that not every broker has heard of it."""

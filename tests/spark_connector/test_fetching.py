@@ -6,7 +6,7 @@ import pytest
 
 from spark_connector.brokers import Brokers
 from spark_connector.data_loss import DataLossError
-from spark_connector.fetching import RangeFetcher
+from spark_connector.fetching import FETCH_BYTES, RangeFetcher
 from spark_connector.offsets import Slice
 from spark_connector.pool import borrowed
 from tests.spark_connector.town import Town
@@ -162,3 +162,16 @@ def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> N
         found.close()
 
     assert seen == values
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_000_000, FETCH_BYTES + 1_000_000])
+def test_a_value_of_any_size_comes_even_if_one_answer_is_to_bring_less(
+    town: Town, size: int
+) -> None:
+    topic_id = town.create(batch_bytes_max=str(8 << 20))
+    value = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    with town.client.producer() as producer:
+        for each in (value, b"behind it", value):
+            producer.send(town.topic, each, partition=0)
+
+    assert read(town, town.whole(topic_id, 3)) == [(0, value), (1, b"behind it"), (2, value)]
