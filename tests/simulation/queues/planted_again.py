@@ -1,4 +1,4 @@
-"""Defects that queues once had, planted again: those that lives can come upon."""
+"""Defects that queues once had, planted again, and some of their kind: what lives come upon."""
 
 # A planted bug sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
@@ -9,6 +9,7 @@ from typing import Any, Final
 import trio
 
 from broker.queues import dead_letters, mover
+from broker.queues.chunk_copying import ChunkCopier
 from broker.queues.dead_letters import Record
 from broker.queues.journal import Journal
 from broker.queues.redriver import Redriver
@@ -23,7 +24,7 @@ from client.producer_batch import ProducerBatch
 from client.queue_worker import QueueWorker
 from logstore.producer_state import ProducerStates
 from logstore.segments import Segments
-from queue_layer.entries import Frame
+from queue_layer.entries import Frame, Target
 from tests.simulation.mutant import Mutant
 from wire.errors import DuplicateSequenceError, MessageGoneError
 from wire.queues import SettleAction
@@ -119,6 +120,11 @@ def _end_as_if_done(
 _end = QueueWorker._end
 
 
+async def _as_they_are(self: ChunkCopier, records: list[Record], target: Target) -> list[Record]:
+    del self, target
+    return records
+
+
 def _never_look(_: Redriver) -> None:
     """Bring nothing back."""
 
@@ -169,6 +175,11 @@ MUTANTS: Final = (
         "handlers-go-on",
         "a worker goes on with a group when the message before was given back",
         (QueueWorker, "_end", _end_as_if_done),
+    ),
+    Mutant(
+        "chunks-not-copied",
+        "a large message is moved, and its chunks are not",
+        (ChunkCopier, "copied", _as_they_are),
     ),
     Mutant(
         "redrive-left-alone",
