@@ -26,7 +26,7 @@ from spark_connector.stream_progress import (
     size_between,
     within,
 )
-from wire.errors import TidelogError
+from wire.errors import TidelogError, UnknownTopicError
 
 _LOOK_INTERVAL_S: Final = 0.25
 """Brokers are asked no more often than this: Spark asks an idle source thirty times a second."""
@@ -95,8 +95,14 @@ class StreamSource:
         Raises:
             TidelogError: Nobody could be asked.
         """
-        with borrowed(self._options.connection) as brokers:
-            extents = known_extents(brokers, self._options)
+        options = self._options
+        with borrowed(options.connection) as brokers:
+            try:
+                extents = known_extents(brokers, options)
+            except UnknownTopicError:
+                if options.fail_on_data_loss:
+                    raise
+                extents = look(brokers, options.selection)  # What is left of it.
         self._target = reach(Position({}, {}), extents).end
 
     def latest(self, start: Position, limit: Limit) -> Position:

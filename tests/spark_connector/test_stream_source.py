@@ -7,6 +7,7 @@ from spark_connector.data_loss import DataLossError
 from spark_connector.offsets import Position
 from spark_connector.stream_source import ALL, Limit, StreamSource
 from tests.spark_connector.town import Town
+from wire.errors import UnknownTopicError
 
 QUICK = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
 
@@ -162,6 +163,10 @@ def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: Town) -> None:
     with pytest.raises(DataLossError, match=f"topic {town.topic} is gone"):
         source(town).latest(start, Limit())
     assert careless.latest(start, Limit()) == start
+    careless.prepare_available_now()
+    assert careless.latest(start, Limit()) == start
+    with pytest.raises(UnknownTopicError):
+        source(town).prepare_available_now()
     new_id = town.create()
     town.write([b"new"])
     with pytest.raises(DataLossError, match="was deleted, and another one"):
