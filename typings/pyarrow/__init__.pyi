@@ -1,6 +1,6 @@
 # What tidelog uses of pyarrow, which has no types of its own.
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 __version__: str
 
@@ -15,6 +15,11 @@ class Field:
 class Schema(Sequence[Field]):
     names: list[str]
     types: list[DataType]
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> Field: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Field]: ...
     def field(self, place: int | str) -> Field: ...
 
 class Scalar:
