@@ -13,10 +13,13 @@ import trio
 
 from broker.partition import Partition
 from isr.durability import Durability
+from logstore.disk import NO_DESCRIPTOR_ERRNOS
 from logstore.flush import Flush
 from wire.env import Env
 
 _LATE_MAX_S = 0.05
+_AGAIN_S = 0.5
+"""After it a flush is tried again for which no file could be opened."""
 
 
 @final
@@ -150,6 +153,9 @@ class Flusher:
             partition.flushes_begun += 1
             await self._env.offload(flush.run)
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRNOS:
+                await self._try_again(partition, error)
+                return
             log.fail(f"fsync failed: {error}", keeps_durable=True)
             partition.note_status(f"fsync failed: {error}")
         else:
@@ -167,6 +173,18 @@ class Flusher:
             del self._under_way[partition]
         partition.flushes_ended += 1
         self._tell_ended()
+
+    async def _try_again(self, partition: Partition, error: OSError) -> None:
+        """Let a flush follow that has not begun, for want of descriptors."""
+        self._env.probe(
+            "flush_delayed",
+            severity="error",
+            directory=partition.log.directory,
+            reason=str(error),
+        )
+        partition.flushes_begun -= 1
+        partition.is_flush_wanted = True
+        await trio.sleep(_AGAIN_S)
 
     def _begin_checkpoint(self, partition: Partition) -> None:
         checkpoint = partition.log.begin_checkpoint()

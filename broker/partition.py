@@ -14,6 +14,8 @@ from isr.follower import PartitionFollower
 from isr.followers import Followers
 from isr.leader import PartitionLeader
 from isr.replica_set import ReplicaSet
+from logstore.availability import no_descriptor
+from logstore.disk import NO_DESCRIPTOR_ERRNOS
 from logstore.log import LogStatus, PartitionLog
 from wire.env import Probe
 from wire.errors import (
@@ -242,8 +244,13 @@ class Partition:
         self.log.note_damage(error)
         self.note_status(str(error))
 
-    def reading_failed(self, error: OSError) -> LogOfflineError:
-        """Take the log offline, for it cannot be read; return what to tell the reader."""
+    def reading_failed(self, error: OSError) -> BrokerError:
+        """Take the log offline, for it cannot be read; return what to tell the reader.
+
+        Not if only no more files can be open for now: that passes.
+        """
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            return no_descriptor(self.log.directory)
         reason = f"reading failed: {error}"
         self.log.fail(reason)
         self.note_status(reason)

@@ -16,7 +16,7 @@ from broker.replication.roles import Roles
 from coordinator.catalog import Topic
 from coordinator.cluster.delta import Delta, Key
 from coordinator.replicated import ReplicatedMetadata
-from logstore.disk import DISK_FULL_ERRNOS
+from logstore.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -24,6 +24,7 @@ from wire.errors import (
     DiskFullError,
     LogOfflineError,
     NotLeaderError,
+    OverloadedError,
     UnknownTopicIdError,
 )
 
@@ -248,6 +249,10 @@ class PartitionKeeper:
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return DiskFullError(
                 f"the disk is full; topic {name!r} comes into being when there is room"
+            )
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS:
+            return OverloadedError(
+                f"too many files are open; topic {name!r} comes into being when there are fewer"
             )
         return LogOfflineError(f"the disk failed while topic {name!r} was made: {error}")
 

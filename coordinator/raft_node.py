@@ -27,13 +27,14 @@ from coordinator.raft.role import Role
 from coordinator.raft_storage import RaftStorage, Snapshot, Stored, Vote
 from coordinator.waiting_commands import WaitingCommand, WaitingCommands
 from logstore.config import MiB
-from logstore.disk import DISK_FULL_ERRNOS
+from logstore.disk import PASSING_ERRNOS
 from wire.env import Env
 from wire.errors import (
     DataDirectoryError,
     DiskFullError,
     LogOfflineError,
     NotLeaderError,
+    OverloadedError,
     TidelogError,
 )
 
@@ -479,14 +480,17 @@ class RaftNode:
         self._pump()
 
     async def _on_disk(self, work: Callable[[], None]) -> None:
-        """Have work done in a thread, again and again while the disk is full."""
+        """Have work done in a thread, again and again while the disk is full.
+
+        Likewise while no more files can be open.
+        """
         is_done = False
         while not is_done:
             try:
                 await self._env.offload(work)
                 is_done = True
-            except (OSError, DiskFullError) as error:
-                if isinstance(error, OSError) and error.errno not in DISK_FULL_ERRNOS:
+            except (OSError, DiskFullError, OverloadedError) as error:
+                if isinstance(error, OSError) and error.errno not in PASSING_ERRNOS:
                     raise self._failed(f"writing failed: {error}") from error
                 self._env.probe("metadata_disk_full", severity="error", reason=str(error))
                 await trio.sleep(_DISK_FULL_RETRY_S)

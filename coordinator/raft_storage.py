@@ -22,7 +22,7 @@ from coordinator.raft.messages import Entry, EntryKind, SnapshotMeta
 from coordinator.raft.ready import HardState
 from logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
 from logstore.config import LogConfig, MiB
-from logstore.disk import Disk
+from logstore.disk import NO_DESCRIPTOR_ERRNOS, Disk
 from logstore.file_cache import FileCache
 from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
@@ -180,6 +180,8 @@ class RaftStorage:
         try:
             flush.run()
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRNOS:
+                raise  # As if it had never begun.
             self._log.fail(f"fsync failed: {error}")
             raise LogOfflineError(f"{self._directory} is offline: {error}") from error
         self._log.end_flush(flush)

@@ -5,8 +5,8 @@ Remembers; `logstore.log` asks before it touches a file, and tells what became o
 
 from typing import NoReturn, final
 
-from logstore.disk import DISK_FULL_ERRNOS, Disk
-from wire.errors import DiskFullError, LogOfflineError
+from logstore.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, Disk
+from wire.errors import DiskFullError, LogOfflineError, OverloadedError
 
 _HEADROOM_BYTES = 1 << 20
 """A disk that ran full counts as full until there is this much room beyond a batch."""
@@ -71,13 +71,27 @@ class Availability:
         self.fail(f"{doing} failed: {error}", keeps_durable=keeps_durable)
         raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
 
+    def read_failed(self, doing: str, error: OSError) -> NoReturn:
+        """Take account of a read that failed; see `fail`.
+
+        Raises:
+            OverloadedError: No more files can be open for now.
+            LogOfflineError: The disk failed.
+        """
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            raise no_descriptor(self._directory) from error
+        self.failed(doing, error)
+
     def write_failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
         """Take account of a write that failed; see `fail`.
 
         Raises:
             DiskFullError: There was no room.
+            OverloadedError: No more files can be open for now.
             LogOfflineError: The disk failed.
         """
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            raise no_descriptor(self._directory) from error
         if error.errno not in DISK_FULL_ERRNOS:
             self.failed(doing, error, keeps_durable=keeps_durable)
         self.is_disk_full = True
@@ -88,3 +102,11 @@ class Availability:
             f"the disk under {self._disk.root} is full; the partition is read-only until there"
             " is room"
         )
+
+
+def no_descriptor(directory: str) -> OverloadedError:
+    """Return what to tell whoever needs a file that cannot be opened for want of descriptors."""
+    return OverloadedError(
+        f"a file of {directory} cannot be opened, for too many are open; raise the limit of open"
+        " files of the broker"
+    )

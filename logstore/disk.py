@@ -15,7 +15,12 @@ from typing import Final, Protocol
 from wire.env import BytesLike
 
 DISK_FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
-"""The numbers of an `OSError` that say: there is no room. Anything else is a disk that failed."""
+"""The numbers of an `OSError` that say: there is no room."""
+NO_DESCRIPTOR_ERRNOS: Final = (errno.EMFILE, errno.ENFILE)
+"""Those that say: no more files can be open for now. Only opening one ends so, and a sync of a
+directory before it has begun; so nothing is in doubt that was written before."""
+PASSING_ERRNOS: Final = (*DISK_FULL_ERRNOS, *NO_DESCRIPTOR_ERRNOS)
+"""What passes by itself, and may be tried again. Anything else is a disk that failed."""
 
 
 class File(Protocol):

@@ -5,15 +5,12 @@ only dropped, not closed by force, so whoever still uses a file (a sync in a thr
 queued for sending) finishes; the file closes with its last reference.
 """
 
-import errno
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import final
 
-from logstore.disk import Disk, File
+from logstore.disk import NO_DESCRIPTOR_ERRNOS, Disk, File
 from logstore.index import SegmentIndex
-
-_TOO_MANY_OPEN_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 @final
@@ -41,7 +38,7 @@ class FileCache:
         """
         file = self._files.pop(path, None)
         if file is None:
-            file = self._open(path, create=create)
+            file = self.open_apart(path, create=create)
         self._files[path] = file
         if len(self._files) > self._open_files_max:
             self._files.popitem(last=False)
@@ -67,11 +64,16 @@ class FileCache:
         self._files.clear()
         self._indexes.clear()
 
-    def _open(self, path: str, *, create: bool) -> File:
+    def open_apart(self, path: str, *, create: bool = False) -> File:
+        """Return a file that is not kept here; if no more can be open, the ones here are closed.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
         try:
             return self.disk.open(path, create=create)
         except OSError as error:
-            if error.errno not in _TOO_MANY_OPEN_FILES:
+            if error.errno not in NO_DESCRIPTOR_ERRNOS:
                 raise
         # Others (connections, above all) took what was left: give back ours.
         self._files.clear()

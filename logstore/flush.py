@@ -9,7 +9,7 @@ from typing import final
 import msgspec
 
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
-from logstore.disk import DISK_FULL_ERRNOS, Disk, File
+from logstore.disk import NO_DESCRIPTOR_ERRNOS, PASSING_ERRNOS, Disk, File
 from logstore.removal import remove_needless_marks
 
 
@@ -60,19 +60,22 @@ class Flush:
         self.error: OSError | None = None
         """Why the log must go offline."""
         self.had_no_room = False
-        """Whether the disk was too full for the checkpoint. The old one is still right."""
+        """Whether the checkpoint could not be written for now, for the disk was too full or no more
+        files could be open. The old one is still right."""
 
     def run(self) -> None:
         """Sync; blocks.
 
         Raises:
-            OSError: The disk failed; the log must go offline.
+            OSError: The disk failed; the log must go offline. Or no more files could be open
+                (`NO_DESCRIPTOR_ERRNOS`), and it was as if this had never begun.
         """
         self.is_running = True
         try:
             self._run()
         except OSError as error:
-            self.error = error
+            if error.errno not in NO_DESCRIPTOR_ERRNOS:
+                self.error = error
             raise
         finally:
             self.is_running = False
@@ -89,7 +92,7 @@ class Flush:
         try:
             write_small_file(self._disk, path, self.work.checkpoint)
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if error.errno not in PASSING_ERRNOS:
                 raise
             self.had_no_room = True
         else:

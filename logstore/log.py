@@ -14,7 +14,7 @@ from logstore.batch_run import stamp_run
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.config import LogConfig
 from logstore.damage import DamagedRange
-from logstore.disk import DISK_FULL_ERRNOS
+from logstore.disk import PASSING_ERRNOS
 from logstore.file_cache import FileCache
 from logstore.flush import Flush
 from logstore.flushes import Flushes
@@ -213,7 +213,7 @@ class PartitionLog:
                 offset, self.config, bytes_max=bytes_max, high_watermark=high_watermark
             )
         except OSError as error:
-            self._availability.failed("reading", error)
+            self._availability.read_failed("reading", error)
 
     def find_time(self, timestamp_ms: int, *, high_watermark: int) -> LogSlice | None:
         """Return the batch that holds the first record at or after a time, `None` if none does.
@@ -232,7 +232,7 @@ class PartitionLog:
                 high_watermark=high_watermark,
             )
         except OSError as error:
-            self._availability.failed("reading", error)
+            self._availability.read_failed("reading", error)
 
     def offset_before(self, timestamp_ms: int) -> int:
         """Return where to begin to look for records of a time or later; see `LogSegments`."""
@@ -365,7 +365,7 @@ class PartitionLog:
             try:
                 self._roll(now_ms=now_ms)
             except OSError as error:
-                if error.errno not in DISK_FULL_ERRNOS:
+                if error.errno not in PASSING_ERRNOS:
                     self.fail(f"rolling a segment failed: {error}", keeps_durable=True)
 
     def look_for_room(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, final
 
-from logstore.disk import DISK_FULL_ERRNOS, Disk
+from logstore.disk import PASSING_ERRNOS, Disk
 from logstore.segment import Segment, base_offset_of
 
 DELETION_SUFFIX: Final = ".deleted"
@@ -58,7 +58,7 @@ class Removal:
         try:
             self._disk.open(mark, create=True).close()
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if error.errno not in PASSING_ERRNOS:
                 raise
             self._disk.rename(self._segments[-1].path, mark)
 

@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import final
 
 from logstore.config import LogConfig, MiB
-from logstore.disk import DISK_FULL_ERRNOS, File
+from logstore.disk import PASSING_ERRNOS, File
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
 from logstore.scan import FileWindow, walk_headers
@@ -362,7 +362,7 @@ class Segment:
 
     def _load_index(self, config: LogConfig) -> SegmentIndex:
         try:
-            file = self._files.disk.open(self.index_path)
+            file = self._files.open_apart(self.index_path)
         except FileNotFoundError:
             return self._rebuild_index(config)
         try:
@@ -413,14 +413,14 @@ class Segment:
         # index of a segment that was cut since then and grew differently.
         disk.remove(self.index_path)
         try:
-            file = disk.open(self.index_path, create=True)
+            file = self._files.open_apart(self.index_path, create=True)
             try:
                 file.write_at(0, [index.to_bytes()])
             except OSError:
                 file.close()
                 raise
         except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
+            if error.errno not in PASSING_ERRNOS:
                 raise
             disk.remove(self.index_path)
             return None

@@ -114,13 +114,14 @@ class Segments:
         old = self.active
         new = self.create(old.end_offset, config)
         try:
+            file = new.file()
             written = old.seal(now_ms=now_ms)
         except OSError:
             new.forget_files()
             new.remove_files()
             raise
         self._segments.append(new)
-        return {**written, new.path: new.file()}
+        return {**written, new.path: file}
 
     def create(self, base_offset: int, config: LogConfig) -> Segment:
         """Return a new segment file, not yet one of these.

@@ -26,6 +26,7 @@ from wire.errors import (
     InvalidBatchError,
     LogOfflineError,
     OffsetOutOfRangeError,
+    OverloadedError,
     WireFormatError,
     from_wire,
 )
@@ -49,6 +50,8 @@ _MAX_WAIT_MS: Final = 500
 _SILENCE_S: Final = 2.0
 """A leader that does not answer for so long beyond `_MAX_WAIT_MS` is taken for unreachable."""
 _BYTES_MAX: Final = 8 << 20
+_NO_APPEND: Final = (DiskFullError, LogOfflineError, OverloadedError)
+"""Why a log takes nothing, for good or for now."""
 
 
 @final
@@ -253,7 +256,7 @@ class Fetcher:
                 self._begin_repair(partition, step)
             elif isinstance(step, Drop):
                 self._session.is_due(key)
-        except (CorruptBatchError, InvalidBatchError, DiskFullError, LogOfflineError) as error:
+        except (CorruptBatchError, InvalidBatchError, *_NO_APPEND) as error:
             self._failed(partition, error)
 
     def _append(
@@ -356,7 +359,7 @@ class Fetcher:
                 await self._truncate(partition, step)
             else:
                 await self._surroundings.partitions.restart(partition, step.offset)
-        except (CorruptRecordError, DiskFullError, LogOfflineError) as error:
+        except (CorruptRecordError, *_NO_APPEND) as error:
             return error
         _note_repaired(partition, step)
         return None

@@ -16,7 +16,13 @@ from coordinator.cluster.delta import Key
 from coordinator.cluster.giving_up import should_be_given_up
 from isr.durability import Durability
 from logstore.log import LogStatus
-from wire.errors import BrokerError, ConnectionLostError, DiskFullError, WireFormatError
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    DiskFullError,
+    OverloadedError,
+    WireFormatError,
+)
 
 _LOOK_S: Final = 0.25
 """How late it may be seen that a disk does not answer, or that somebody else could lead now."""
@@ -56,9 +62,9 @@ class UnfitReplicas:
     def not_opened(self, key: Key, error: BrokerError) -> None:
         """Take note that the log of a replica could not be made, or not be opened, for now.
 
-        Where only the room for it was missing, nothing that it may have had is in doubt.
+        Where only room or a descriptor was missing, nothing that it may have had is in doubt.
         """
-        self._unopened[key] = not isinstance(error, DiskFullError)
+        self._unopened[key] = not isinstance(error, DiskFullError | OverloadedError)
         self._has_news.set()
 
     async def give_up_damaged(self) -> None:

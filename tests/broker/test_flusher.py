@@ -306,6 +306,28 @@ async def test_a_log_that_was_rolled_meanwhile_gets_another_checkpoint_by_itself
         assert partition.log.bytes_since_checkpoint == 0
 
 
+async def test_a_flush_without_descriptors_is_done_when_there_are_some(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    async with flusher_in(world) as flusher:
+        append(partition.log, b"a")
+        await flusher.flush_now(partition)
+        end = append(partition.log, b"b")
+        partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), is_urged=True)
+        world.disk.fail("sync_directory", error_number=errno.EMFILE, count=3)
+
+        mock_clock.autojump_threshold = 0
+        with trio.fail_after(5):
+            await flusher.flush_now(partition)
+
+    assert partition.log.status is LogStatus.ONLINE
+    assert partition.log.durable_end_offset == end
+    assert len(world.told("flush_delayed")) == 3
+    assert partition.flushes_begun == partition.flushes_ended
+
+
 async def test_a_checkpoint_that_fails_takes_the_log_offline_and_what_is_durable_stays_so(
     mock_clock: MockClock,
 ) -> None:

@@ -1,5 +1,7 @@
 """A broker finds damage that nobody has come upon yet, without being felt."""
 
+import errno
+
 import pytest
 from trio.testing import MockClock
 
@@ -209,6 +211,19 @@ async def test_a_disk_that_fails_is_told_as_by_a_reader(mock_clock: MockClock) -
         assert (await describe(client)).status == "offline"
         (change,) = world.told("log_status_changed")
         assert str(change["reason"]).startswith("reading failed")
+
+
+async def test_without_descriptors_a_log_is_read_in_the_next_round(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await fill(client)
+        world.disk.fail("open", path=world.segments()[1][0], error_number=errno.EMFILE)
+
+        await world.pass_time(MINUTE_S)
+        await let_round_end(world)
+
+        assert (await describe(client)).status == "online"
+        assert world.told("log_status_changed") == []
 
 
 async def test_a_broker_stops_cleanly_in_the_middle_of_a_round(mock_clock: MockClock) -> None:

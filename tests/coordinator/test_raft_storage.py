@@ -1,5 +1,9 @@
 """What a voter stores survives any crash, and what is damaged is not taken for less."""
 
+# Empties the cache of open files.
+# pyright: reportPrivateUsage=false
+
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +35,7 @@ from logstore.recovery import open_log
 from logstore.segment import segment_path
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.simulation.faulty_disk import FaultyDisk
-from wire.errors import DiskFullError, LogOfflineError
+from wire.errors import DiskFullError, LogOfflineError, OverloadedError
 from wire.record_batch import Columns, encode_batch, parse_header
 
 DIRECTORY = "metadata"
@@ -284,6 +288,19 @@ def test_when_the_disk_is_full_the_same_call_may_come_again() -> None:
     with pytest.raises(DiskFullError):
         storage.append(entries(4, 6), now_ms=NOW_MS)
     disk.capacity_bytes = None
+
+    storage.append(entries(4, 6), now_ms=NOW_MS)
+
+    assert reopen(disk.power_cut(Random(3)))[1].entries == entries(1, 6)
+
+
+def test_without_descriptors_the_same_call_may_come_again() -> None:
+    disk, storage = founded()
+    storage.append(entries(1, 3), now_ms=NOW_MS)
+    disk.fail("open", error_number=errno.EMFILE, count=2)
+    storage._files.clear()
+    with pytest.raises(OverloadedError):
+        storage.append(entries(4, 6), now_ms=NOW_MS)
 
     storage.append(entries(4, 6), now_ms=NOW_MS)
 
