@@ -26,6 +26,7 @@ from coordinator.raft.ready import MembershipChange, Ready, Write
 from coordinator.raft.role import Role
 from coordinator.raft_storage import RaftStorage, Snapshot, Stored, Vote
 from coordinator.waiting_commands import WaitingCommand, WaitingCommands
+from coordinator.waiting_reads import WaitingReads
 from logstore.config import MiB
 from logstore.disk import PASSING_ERRNOS
 from wire.env import Env
@@ -113,8 +114,7 @@ class RaftNode:
         self._has_applied = trio.Event()
         self._bytes_since_snapshot = 0
         self._waiting = WaitingCommands()
-        self._reads: dict[int, trio.Event] = {}
-        self._read_count = 0
+        self._reads = WaitingReads()
         self._role_seen = (Role.FOLLOWER, 0)
         self._begun_term = 0
         self._has_changed_role = trio.Event()
@@ -295,20 +295,16 @@ class RaftNode:
         Raises:
             NotLeaderError: This node does not lead, or does not any more.
         """
-        self._read_count += 1
-        context = self._read_count
-        done = trio.Event()
-        try:
-            self._core.read(context)
-        except ProposalRefusedError as error:
-            raise NotLeaderError(str(error)) from error
-        self._reads[context] = done
+        read = self._reads.add()
         term = self._core.term
         try:
+            self._core.read(read.context)
             self._pump()
-            await done.wait()
+            await read.is_over.wait()
+        except ProposalRefusedError as error:
+            raise NotLeaderError(str(error)) from error
         finally:
-            self._reads.pop(context, None)
+            self._reads.remove(read)
         if not self.is_leader or self._core.term != term:
             raise NotLeaderError("this node led when it was asked, and does not any more")
 
@@ -354,9 +350,9 @@ class RaftNode:
             for entry in ready.committed:
                 self._apply(entry)
             for read in ready.reads:
-                done = self._reads.get(read.context)
-                if done is not None:  # Or else nobody waits for it any more.
-                    done.set()
+                self._reads.confirmed(read.context, index=read.index)
+            # Its own disk may have less than what a majority has, and so the state machine, too.
+            self._reads.applied(self._applied_index)
         if self._is_snapshot_due():
             self._has_work.set()
         if self._applied_index > applied_before:
@@ -413,8 +409,7 @@ class RaftNode:
             node_id=self.identity.node_id,
         )
         if was_leader:
-            for done in self._reads.values():
-                done.set()
+            self._reads.wake_all()
         self._tell_role()
 
     def _tell_role(self) -> None:
@@ -504,6 +499,5 @@ class RaftNode:
 
     def _wake_all(self) -> None:
         self._waiting.fail(LogOfflineError(f"it is not known what becomes of it: {self._failure}"))
-        for done in self._reads.values():
-            done.set()
+        self._reads.wake_all()
         self._tell_role()

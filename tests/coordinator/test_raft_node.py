@@ -300,6 +300,27 @@ def test_a_node_whose_disk_fails_says_nothing_more_and_the_others_go_on() -> Non
     play(story)
 
 
+def test_a_read_waits_until_what_others_have_committed_is_applied_here() -> None:
+    async def story(world: World) -> None:
+        group = started(world, 3)
+        leader = await leader_of(group)
+        assert leader.raft is not None
+        leader.machine.stall_disk(0.5)
+        leader.raft.propose_nowait(b"committed by the others")
+        core = leader.raft._core
+        await until(lambda: core.commit_index > leader_index(leader))
+
+        await leader.raft.wait_current()
+
+        assert b"committed by the others" in values_of(leader).values()
+
+    def leader_index(leader: Host) -> int:
+        assert leader.raft is not None
+        return leader.raft.applied_index
+
+    play(story)
+
+
 def test_a_full_disk_delays_and_loses_nothing() -> None:
     async def story(world: World) -> None:
         group = started(world, 1)
