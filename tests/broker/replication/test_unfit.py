@@ -105,7 +105,7 @@ def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None
             if operation == "create" and f"/{TOPIC}" in path:
                 raise os_error(errno.ENOSPC, path)
 
-        brokers.machines[1].disk.before_call = refuse
+        brokers.machines[1].disk_watcher = refuse
 
         async def work(client: Client) -> None:
             with contextlib.suppress(DiskFullError):
@@ -116,7 +116,7 @@ def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None
 
         await brokers.with_client(work)
 
-        brokers.machines[1].disk.before_call = None
+        brokers.machines[1].disk_watcher = None
         for number in range(3):
             await brokers.all_in_sync(number)
         await until(lambda: brokers.leader(number=0) == 1, 30)
