@@ -9,7 +9,7 @@ stop goes back: others take over what they can, clients get their answers, every
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final, final
@@ -109,6 +109,7 @@ class Broker:
         self._cluster: ClusterNode | None = None
         self._registration: Registration | None = None
         self._partitions: Partitions | None = None
+        self._roles: Roles | None = None
         self._scrubber: Scrubber | None = None
         self._surroundings: Surroundings | None = None
         self.failure: TidelogError | None = None
@@ -169,7 +170,7 @@ class Broker:
             self._flusher,
             self._config.replica_lag_max_ms,
         )
-        roles = Roles(self._surroundings, self._waiting)
+        roles = self._roles = Roles(self._surroundings, self._waiting)
         self._dispatcher.serve_followers(
             {
                 api.REPLICA_FETCH: roles.server.fetch,
@@ -209,6 +210,7 @@ class Broker:
         assert self._cluster is not None
         assert self._partitions is not None
         assert self._scrubber is not None
+        assert self._roles is not None
         self._env.probe("broker_stopping", address=self.address)
         self._scrubber.stop()
         await self._hand_over(self._cluster)
@@ -217,9 +219,14 @@ class Broker:
         with trio.move_on_after(self._config.shutdown_grace_ms / 1000):
             self._waiting.close_all()
             await self._acceptor.finish()
+        # What comes behind the last flush would be missing, and the directory be marked as clean.
+        self._roles.stop()
         for partition in self._partitions.all():
             partition.log.request_checkpoint()
             self._flusher.request(partition)
+        for partition in self._partitions.all():
+            with suppress(LogOfflineError):
+                await self._flusher.flush_now(partition)  # Waits for one that is being mended.
         await self._flusher.wait_idle()
         await self._leave(self._cluster, self._partitions)
 

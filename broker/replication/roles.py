@@ -22,6 +22,7 @@ from coordinator.cluster.settings import min_in_sync_replicas
 from isr.fetch_session import Key as FollowedKey
 from isr.followers import Followers
 from isr.replica_set import BrokerView, ReplicaSet
+from wire.errors import ShuttingDownError
 
 
 @final
@@ -42,6 +43,7 @@ class Roles:
         self.server = ReplicaServer(surroundings, self._in_sync, waiting)
         self.unfit = UnfitReplicas(surroundings)
         self._refiller = Refiller(surroundings, self.leave, self._released)
+        self._has_stopped = False
         self._fetchers: dict[int, Fetcher] = {}
         self._followed_by: dict[FollowedKey, Fetcher] = {}
 
@@ -63,7 +65,7 @@ class Roles:
         if partition.status_changed is None:
             partition.status_changed = self._status_changed
             self._status_changed(partition)
-        if partition.is_held:
+        if partition.is_held or self._has_stopped:
             return  # It is asked again when the log is in order.
         known = self._surroundings.state.partition(*partition.key)
         if known is None or self._surroundings.node_id not in known.replicas:
@@ -72,6 +74,13 @@ class Roles:
             self._lead(partition, known)
         else:
             self._follow(partition, known)
+
+    def stop(self) -> None:
+        """Lead and follow nothing any more: from now on nothing is appended to any log here."""
+        self._has_stopped = True
+        for partition in self._surroundings.partitions.all():
+            self.leave(partition.key)
+            partition.resign(ShuttingDownError("this broker is shutting down"))
 
     def heard(self, delta: Delta) -> None:
         """Take note of what changed besides the partitions themselves."""

@@ -3,6 +3,7 @@
 import trio
 
 from client.client import Client
+from tests.broker.replication.lives import Writer
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -117,3 +118,39 @@ def test_what_a_lost_broker_had_is_given_to_another_one_and_the_lost_one_is_forg
         assert set(brokers.brokers) == set(NODES)
 
     live(2, main)
+
+
+def test_what_a_broker_that_stops_marks_as_clean_has_all_of_its_log_on_the_disk() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await until(lambda: brokers.are_live(3))
+        writer, behind, is_marked = Writer(), list[str](), False
+
+        async def work(client: Client) -> None:
+            nonlocal is_marked
+            config = {"durability": "replicated"}
+            await client.admin.create_topic(TOPIC, 1, replication_factor=3, config=config)
+            await brokers.all_in_sync()
+            leaving = brokers.followers()[0]
+            machine, replica = brokers.machines[leaving], brokers.partition(leaving)
+            assert replica is not None
+
+            def look(operation: str, path: str) -> None:
+                nonlocal is_marked
+                is_marked |= operation == "create" and path.startswith("clean-shutdown")
+                if is_marked and replica.log.durable_end_offset < replica.log.log_end_offset:
+                    behind.append(f"{operation} {path}")
+
+            machine.disk_watcher = look
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(writer.run, client)
+                await until(lambda: len(writer.acknowledged) > 10)
+                machine.disk_speed.sync_mean_s = 0.05  # Much happens during its last syncs.
+                brokers.stop(leaving)
+                await until(lambda: machine.process is None)
+                writer.should_stop = True
+
+        await brokers.with_client(work)
+        assert is_marked
+        assert not behind
+
+    live(4, main)
