@@ -1,5 +1,8 @@
 """Nodes of Raft agree, on real storage and real links, whatever the world does to them."""
 
+# Looks at how far a core is.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
