@@ -5,9 +5,9 @@ is only ever called in plain calls: a tick, a message or a proposal, followed by
 carries out all that need not wait. One task waits for the disk.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import trio
 
@@ -24,6 +24,7 @@ from coordinator.raft.messages import (
 )
 from coordinator.raft.ready import MembershipChange, Ready, Write
 from coordinator.raft.role import Role
+from coordinator.raft_seams import Links, StateMachine
 from coordinator.raft_storage import RaftStorage, Snapshot, Stored, Vote
 from coordinator.waiting_commands import WaitingCommand, WaitingCommands
 from coordinator.waiting_reads import WaitingReads
@@ -44,44 +45,6 @@ _DISK_FULL_RETRY_S: Final = 1.0
 SNAPSHOT_AFTER_BYTES: Final = 20 * MiB
 KEPT_ENTRIES: Final = 1000
 """Entries that stay behind a snapshot, for followers that are a little behind."""
-
-
-class StateMachine(Protocol):
-    """What the committed commands add up to."""
-
-    def apply(self, index: int, command: bytes) -> None:
-        """Carry out one command; they come in order, each once.
-
-        Raises:
-            DataDirectoryError: It is of a newer version.
-        """
-        ...
-
-    def snapshot(self) -> bytes:
-        """Return all of the state."""
-        ...
-
-    def restore(self, data: bytes) -> None:
-        """Become what a snapshot says, whatever was before.
-
-        Raises:
-            DataDirectoryError: It is of a newer version.
-        """
-        ...
-
-
-class Links(Protocol):
-    """The way to the other nodes; see `coordinator.raft_links`."""
-
-    def send(self, messages: Iterable[Message]) -> None:
-        """Send messages, each to its target; returns at once, and may lose them."""
-        ...
-
-    def send_snapshot(
-        self, message: SnapshotRequest, data: bytes, *, on_failed: Callable[[], None]
-    ) -> None:
-        """Send a snapshot beside its message; returns at once, calls `on_failed` if it is lost."""
-        ...
 
 
 @final

@@ -221,6 +221,7 @@ class PartitionLog:
         Right although timestamps of records may jump back and forth. Reads headers only.
 
         Raises:
+            CorruptRecordError: Damaged records before it may be as young.
             LogOfflineError: The disk failed.
         """
         self.require_online()

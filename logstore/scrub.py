@@ -151,13 +151,16 @@ class SegmentScrub:
 
 
 def is_checkpoint_spoiled(disk: Disk, directory: str) -> bool:
-    """Return whether the checkpoint of the log in `directory` is there and damaged; blocks.
+    """Return whether the checkpoint of the log in `directory` is missing or damaged; blocks.
+
+    Every log has one, unless there was no room for the first; without it the next start would not
+    know how far the log went.
 
     Raises:
         OSError: The disk failed.
     """
     try:
-        read_small_file(disk, f"{directory}/{CHECKPOINT_NAME}", LogCheckpoint)
+        checkpoint = read_small_file(disk, f"{directory}/{CHECKPOINT_NAME}", LogCheckpoint)
     except DamagedFileError:
         return True
-    return False
+    return checkpoint is None

@@ -235,14 +235,22 @@ class Segments:
         self, timestamp_ms: int, config: LogConfig, *, log_start_offset: int, high_watermark: int
     ) -> LogSlice | None:
         """Return the batch with the first record at or after a time; see `PartitionLog`."""
-        for segment in self._segments:
-            if segment.max_timestamp_ms < timestamp_ms:
+        known_ms = [segment.max_timestamp_ms for segment in self._segments]
+        newest = self._newest_ms(known_ms, timestamp_ms)
+        end_offset = self.base_offset
+        for segment, newest_ms in zip(self._segments, newest, strict=True):
+            missing_from, end_offset = end_offset, segment.end_offset
+            if newest_ms < timestamp_ms:
                 continue
             entry = segment.loaded_index(config).before_time(timestamp_ms)
             start_offset, start = entry or (segment.base_offset, SEGMENT_HEADER_SIZE)
+            expected = start_offset if entry else missing_from
             for position, header in walk_headers(
                 segment.file(), start, start_offset=start_offset, end=segment.end_position
             ):
+                if max(expected, log_start_offset) < min(header.base_offset, high_watermark):
+                    raise corrupt(max(expected, log_start_offset), header.base_offset)
+                expected = header.next_offset
                 if header.next_offset > high_watermark:
                     return None
                 if header.next_offset <= log_start_offset:
@@ -257,6 +265,8 @@ class Segments:
                         is_trusted=False,
                     )
                     return self._to_check(part)
+            if max(expected, log_start_offset) < min(segment.end_offset, high_watermark):
+                raise corrupt(max(expected, log_start_offset), segment.end_offset)
         return None
 
     def offset_before(self, timestamp_ms: int, config: LogConfig) -> int:

@@ -86,6 +86,9 @@ class OffsetsHandler:
         log = partition.log
         try:
             part = log.find_time(timestamp_ms, high_watermark=partition.high_watermark)
+        except CorruptRecordError as error:
+            partition.damage_found(error)
+            raise
         except LogOfflineError as error:
             partition.note_status(str(error))
             raise

@@ -11,6 +11,7 @@ from broker.queues.reading import RecordReading
 from broker.queues.records import SourceRecords
 from queue_layer.outcome import Outcome
 from queue_layer.queue_partition import QueuePartition
+from wire.errors import CorruptRecordError
 from wire.queues import MessageState
 
 _EXPIRE_EVERY_MS: Final = 60_000
@@ -60,8 +61,12 @@ class OutdatedMessages:
         oldest_ms = now_ms - self._core.config.retention_ms
         if oldest_ms <= 0:
             return None
-        found = await self._offsets.find_time(source, oldest_ms)
-        before = source.high_watermark if found.offset is None else found.offset
+        try:
+            found = await self._offsets.find_time(source, oldest_ms)
+        except CorruptRecordError as error:
+            before = error.offset or 0  # All before is too old.
+        else:
+            before = source.high_watermark if found.offset is None else found.offset
         core = self._core
         for damaged in source.log.damage:
             if damaged.end_offset > core.low_water_mark:

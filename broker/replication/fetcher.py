@@ -232,14 +232,13 @@ class Fetcher:
         try:
             if result.error is not None:
                 error = from_wire(result.error)
-                if not isinstance(error, OffsetOutOfRangeError):
+                bounds = _bounds_in(error)
+                if bounds is None:
                     self._refused(partition, result.error)
                     return
+                start, end = bounds
                 step = follower.out_of_range(
-                    _shape(partition),
-                    asked_at,
-                    leader_start=error.log_start_offset or 0,
-                    leader_end=error.log_end_offset or 0,
+                    _shape(partition), asked_at, leader_start=start, leader_end=end
                 )
             else:
                 answer = LeaderAnswer(
@@ -390,6 +389,17 @@ def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:
         follower.truncated(partition.log.log_end_offset)
     else:
         follower.restarted(partition.log.log_end_offset)
+
+
+def _bounds_in(error: BrokerError) -> tuple[int, int] | None:
+    """Return where the leader's log begins and ends, if an error says both.
+
+    Of one that does not say it nothing follows: a log is not truncated on a guess.
+    """
+    if not isinstance(error, OffsetOutOfRangeError):
+        return None
+    start, end = error.log_start_offset, error.log_end_offset
+    return None if start is None or end is None else (start, end)
 
 
 def _shape(partition: Partition) -> LogShape:

@@ -18,7 +18,8 @@ from coordinator.raft.membership import Identity, Membership
 from coordinator.raft.messages import SnapshotMeta
 from coordinator.raft.ready import HardState, StoredState
 from coordinator.raft_links import RaftLinks
-from coordinator.raft_node import RaftNode, StateMachine
+from coordinator.raft_node import RaftNode
+from coordinator.raft_seams import StateMachine
 from coordinator.raft_storage import (
     Snapshot,
     Vote,

@@ -95,6 +95,17 @@ def test_every_flipped_bit_of_other_files_is_found(name: str, what: str) -> None
         assert found(opened) == [what]
 
 
+def test_a_checkpoint_that_is_gone_is_found() -> None:
+    opened = new_log()
+    opened.append_many(3)
+    opened.flush(checkpoint=True)
+    assert found(opened) == []
+
+    opened.disk.lose_file(f"{DIRECTORY}/checkpoint")
+
+    assert found(opened) == ["checkpoint"]
+
+
 def test_a_lost_end_is_found() -> None:
     opened = tiny_log()
     opened.disk.cut_file(opened.path(SEALED), SEGMENT_HEADER_SIZE + 10)

@@ -1,6 +1,7 @@
 """The first batch that is young enough is found, whatever order the times of records are in."""
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
+from wire.errors import CorruptRecordError
 
 
 def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> int | None:
@@ -107,3 +109,59 @@ def test_whoever_reads_from_a_time_on_comes_upon_damage_that_may_be_as_young() -
     assert log.offset_before(NOW_MS + second) == second
     assert log.offset_before(NOW_MS + third) == second
     assert second < log.offset_before(NOW_MS + 49) < 50
+
+
+def damaged_log() -> tuple[Opened, int, int]:
+    """Return a log of records each a millisecond younger; its second segment is lost."""
+    opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
+    for number in range(50):
+        opened.append(numbered(number), timestamp_ms=NOW_MS + number)
+    opened.flush(checkpoint=True)
+    _, second, third, *_ = opened.segment_bases()
+    name = opened.path(second).rpartition("/")[2]
+    return reopen(disk_of({**image_of(opened.disk), name: b""}), opened.config), second, third
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_damage_that_may_be_as_young_is_not_passed_over(*, is_known: bool) -> None:
+    opened, second, third = damaged_log()
+    if not is_known:
+        opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
+        for number in range(50):
+            opened.append(numbered(number), timestamp_ms=NOW_MS + number)
+        opened.flush(checkpoint=True)
+        opened.disk.damage(opened.path(second), 64, bytes(1000))
+
+    assert found_offset(opened, NOW_MS + second - 1, high_watermark=50) == second - 1
+    for number in (second, third - 1) if is_known else (second, second + 1):
+        with pytest.raises(CorruptRecordError) as caught:
+            found_offset(opened, NOW_MS + number, high_watermark=50)
+        assert second <= (caught.value.offset or 0) <= number < (caught.value.next_offset or 0)
+    assert found_offset(opened, NOW_MS + 49, high_watermark=50) == 49
+
+
+def test_damage_below_the_start_or_above_what_is_committed_hinders_no_search() -> None:
+    opened, second, third = damaged_log()
+
+    assert found_offset(opened, NOW_MS + second, high_watermark=second) is None
+    opened.log.delete_records(third, high_watermark=50)
+    assert found_offset(opened, NOW_MS + second, high_watermark=50) == third
+
+
+def test_damage_at_the_end_may_be_as_young_as_anything() -> None:
+    opened = new_log()
+    for number in range(10):
+        opened.append(numbered(number), timestamp_ms=NOW_MS + number)
+    opened.flush(checkpoint=True)
+    size = len(opened.disk.visible_bytes(opened.path()))
+    opened.disk.damage(opened.path(), size - 100, bytes(100))
+    opened = opened.kill()
+    assert found_offset(opened, NOW_MS + 20, high_watermark=10) is None, "it is not known yet"
+    part = opened.log.read(9, bytes_max=1, high_watermark=10)
+    assert part is not None
+    with pytest.raises(CorruptRecordError) as caught:
+        part.load()
+    opened.log.note_damage(caught.value)
+
+    with pytest.raises(CorruptRecordError):
+        found_offset(opened, NOW_MS + 20, high_watermark=10)

@@ -1,5 +1,10 @@
 """What a follower does with what its leader says."""
 
+# pyright: reportPrivateUsage=false
+
+import pytest
+
+from broker.replication.fetcher import _bounds_in
 from client.client import Client
 from tests.broker.replication.three_brokers import (
     NODES,
@@ -10,6 +15,7 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.coordinator.raft_life import until
+from wire.errors import BrokerError, NotLeaderError, OffsetOutOfRangeError
 
 
 def test_a_follower_knows_what_is_committed_soon_after() -> None:
@@ -86,3 +92,20 @@ def test_a_follower_with_a_full_disk_leaves_and_comes_back_when_there_is_room() 
         assert {brokers.end_of(node) for node in NODES} == {3}
 
     live(4, main, replica_lag_max_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("error", "bounds"),
+    [
+        (OffsetOutOfRangeError("no", log_start_offset=3, log_end_offset=9), (3, 9)),
+        (OffsetOutOfRangeError("no", log_start_offset=0, log_end_offset=0), (0, 0)),
+        (OffsetOutOfRangeError("no"), None),
+        (OffsetOutOfRangeError("no", log_start_offset=3), None),
+        (OffsetOutOfRangeError("no", log_end_offset=9), None),
+        (NotLeaderError("no"), None),
+    ],
+)
+def test_an_offset_out_of_range_without_both_bounds_says_nothing_about_the_log(
+    error: BrokerError, bounds: tuple[int, int] | None
+) -> None:
+    assert _bounds_in(error) == bounds

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from coordinator.raft.messages import Entry, Message, SnapshotMeta
 from coordinator.raft.ready import Ready
 from coordinator.raft.role import Role
-from coordinator.raft_node import Links, RaftNode, StateMachine
+from coordinator.raft_node import RaftNode
+from coordinator.raft_seams import Links, StateMachine
 from tests.simulation.mutant import Mutant
 
 
