@@ -105,6 +105,8 @@ class Accumulator:
         self._orders = itertools.count(0, RECORD_COUNT_MAX)
         self._last_order = -1
         self._is_exhausted = False
+        self._is_routing = False
+        """Whether records are moved that were taken before: they need no room of their own."""
 
     @property
     def free_bytes(self) -> int:
@@ -230,6 +232,7 @@ class Accumulator:
                 topic.queues.append(self._new_queue(name, partition))
             topic.forget_keys()
         topic.is_available = is_available
+        self._is_routing = True
         for _, record in self._unrouted.pop(name, ()):
             self.buffered_bytes -= record.size
             try:
@@ -238,6 +241,7 @@ class Accumulator:
                 self._keep_failure(error, 1)
             else:
                 assert appended is not None, "the record had its room already"
+        self._is_routing = False
 
     def fail_topic(self, name: str, error: Exception) -> None:
         """Fail all records of a topic that are not under way; it is unknown from now on."""
@@ -391,7 +395,7 @@ class Accumulator:
         missing = size - batch.room
         if missing <= 0:
             return queue
-        free = self.free_bytes
+        free = max(self.free_bytes, missing) if self._is_routing else self.free_bytes
         if missing > free:
             self._exhaust()
             return None

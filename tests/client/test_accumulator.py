@@ -343,6 +343,22 @@ def test_records_for_an_unknown_topic_wait_and_are_routed_in_order() -> None:
     assert bench.accumulator.buffered_bytes == 0
 
 
+def test_records_that_were_taken_are_routed_although_the_buffer_is_overdrawn() -> None:
+    bench = Bench(partition_count=1)
+    records = [OutgoingRecord(TOPIC, b"%d" % number) for number in range(3)]
+    for record in records:
+        assert bench.accumulator.append_unrouted(record, bench.at)
+    overdraft = bench.accumulator.free_bytes + 1000
+    bench.accumulator.buffered_bytes += overdraft
+
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+
+    bench.accumulator.buffered_bytes -= overdraft
+    bench.finish()
+    assert bench.broker.partitions[0].values == [record.value for record in records]
+    assert bench.accumulator.buffered_bytes == 0
+
+
 def test_records_for_an_unknown_topic_fail_in_time() -> None:
     bench = Bench()
     bench.accumulator.append_unrouted(OutgoingRecord(TOPIC, b"v"), bench.at)
