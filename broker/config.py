@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from coordinator.groups.config import GroupConfig
+from coordinator.raft.config import RaftConfig
 from coordinator.topic_config import (
     REPLICATION_FACTOR_MAX,
     check_settings,
@@ -31,6 +32,8 @@ _ADDRESS = re.compile(
 _COUNT = re.compile(r"[0-9]{1,18}")
 _FRAME_OVERHEAD_BYTES = 64 << 10
 MiB = 1 << 20
+FRAME_BYTES_OF_PEERS = RaftConfig().payload_bytes_max + MiB
+"""One entry of the metadata log has to come through, with what is around it."""
 _HOUR_MS = 3_600_000
 
 LOG_FORMATS = ("console", "json")
@@ -74,7 +77,8 @@ class BrokerConfig:
     are spread over failure domains. Empty means one of its own."""
 
     frame_bytes_max: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
-    """Longer requests are refused. Must hold the largest batch of any topic."""
+    """Longer requests are refused. Must hold the largest batch of any topic; with `peers` at least
+    9 MiB."""
 
     request_memory_bytes: int = _number(64 * MiB, low=4 * MiB, high=1 << 40)
     """Memory for requests that are being received, of all connections together. Connections
@@ -160,6 +164,11 @@ class BrokerConfig:
             problems.append(
                 f"request_memory_bytes must be at least twice frame_bytes_max,"
                 f" {2 * self.frame_bytes_max}, not {self.request_memory_bytes}"
+            )
+        if self.peers and self.frame_bytes_max < FRAME_BYTES_OF_PEERS:
+            problems.append(
+                f"frame_bytes_max must be at least {FRAME_BYTES_OF_PEERS} in a cluster of several"
+                f" nodes, for what they decide comes in frames so large, not {self.frame_bytes_max}"
             )
         if not self.data_dir:
             problems.append("data_dir must not be empty")

@@ -172,6 +172,16 @@ def test_a_value_out_of_range_is_refused_with_what_would_be_right(
     assert problems_of(**{name: value}) == problem
 
 
+def test_a_node_of_a_cluster_takes_frames_in_which_an_entry_of_the_metadata_fits() -> None:
+    peers = "1=a:1,2=b:2,3=c:3"
+
+    said = problems_of(peers=peers, frame_bytes_max=8 * MiB)
+
+    assert f"frame_bytes_max must be at least {9 * MiB} in a cluster" in said
+    flags = {"peers": peers, "frame_bytes_max": "9MiB"}
+    assert load_config(file=None, flags=flags, environment={}).frame_bytes_max == 9 * MiB
+
+
 def test_all_problems_are_said_in_one_line() -> None:
     problems = problems_of(
         node_id=0,
