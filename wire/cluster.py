@@ -6,6 +6,7 @@ Pure: declarations. They are spoken on the same port as everything else. No clie
 import msgspec
 
 from wire.errors import ErrorDetail
+from wire.fields import Listed
 
 
 class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -161,7 +162,7 @@ class ExtentsRequest(msgspec.Struct, frozen=True, array_like=True):
 
     cluster_id: str
     """Refused by a node of another cluster."""
-    questions: list[ExtentQuestion]
+    questions: Listed[ExtentQuestion]
 
 
 class LogExtent(msgspec.Struct, frozen=True, array_like=True):

@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
-from wire.fields import ByteCount, Milliseconds
+from wire.fields import ByteCount, Listed, Milliseconds
 
 
 class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +34,7 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Answer at once when so many bytes are there, or when any partition has an error."""
     bytes_max: ByteCount
     """Stop at about so many bytes in all; at least one batch is returned if there is one."""
-    partitions: list[PartitionFetch]
+    partitions: Listed[PartitionFetch]
     """Served in this order; put a partition last that was served first before."""
 
 
@@ -82,7 +82,7 @@ class PartitionOffsetAt(msgspec.Struct, frozen=True, array_like=True):
 class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Find offsets by place or by time."""
 
-    partitions: list[PartitionOffsetAt]
+    partitions: Listed[PartitionOffsetAt]
 
 
 class PartitionOffset(msgspec.Struct, frozen=True, array_like=True):

@@ -3,7 +3,7 @@
 Pure: declarations.
 """
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -18,3 +18,12 @@ ProducerId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A length of time."""
+
+LIST_LENGTH_MAX = 100_000
+"""What one request may name, of anything. It is more than one broker has of topics or partitions,
+and little enough that nobody else notices while it is worked through."""
+
+_Item = TypeVar("_Item")
+
+Listed = Annotated[list[_Item], msgspec.Meta(max_length=LIST_LENGTH_MAX)]
+"""A list in a request."""

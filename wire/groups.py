@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
-from wire.fields import Milliseconds
+from wire.fields import Listed, Milliseconds
 
 JOIN_EPOCH = 0
 """As the member epoch of a heartbeat: the member wants to join."""
@@ -62,7 +62,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     assignment_revision: int = 0
     """Revision of the last assignment that the member has seen; 0 before the first. The member has
     let go of whatever that assignment took away once it is missing in `owned`."""
-    owned: list[TopicPartitions] | None = None
+    owned: Listed[TopicPartitions] | None = None
     """All that the member reads or has not finished with; `None`: as in the heartbeat before."""
     subscription: Subscription | None = None
     """What the member wants to read; `None`: as before. Required to join."""
@@ -127,7 +127,7 @@ class CommitOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     """Grows from commit to commit of one member, and stays when a commit is sent again. A commit
     that was overtaken by a later one is refused, so that delays never move a group back."""
-    offsets: list[PartitionCommit]
+    offsets: Listed[PartitionCommit]
 
 
 class PartitionCommitted(msgspec.Struct, frozen=True, array_like=True):
@@ -201,7 +201,7 @@ class ListGroupsReply(msgspec.Struct, frozen=True, array_like=True):
 class DescribeGroupsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for members, partitions and lag of groups."""
 
-    group_ids: list[str]
+    group_ids: Listed[str]
 
 
 class MemberDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -297,7 +297,7 @@ class ResetOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Move a group that does not read these topics now to other offsets."""
 
     group_id: str
-    partitions: list[PartitionReset]
+    partitions: Listed[PartitionReset]
     validate_only: bool = False
     """Say what would happen and change nothing."""
 

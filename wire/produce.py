@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from wire.errors import ErrorDetail
-from wire.fields import ByteCount, Milliseconds, ProducerEpoch, ProducerId
+from wire.fields import ByteCount, Listed, Milliseconds, ProducerEpoch, ProducerId
 
 BROKER_PRODUCER_IDS_FROM: Final = 1 << 62
 """Producer ids from here on are those of brokers, which have one batch under way at a time.
@@ -77,7 +77,7 @@ class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
     """An `Acks`."""
     timeout_ms: Milliseconds
     """How long the broker may wait for `acks` before it answers `REQUEST_TIMED_OUT`."""
-    batches: list[PartitionBatch]
+    batches: Listed[PartitionBatch]
     """At most one for each partition."""
 
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
-from wire.fields import ByteCount, Milliseconds
+from wire.fields import ByteCount, Listed, Milliseconds
 
 Run = tuple[int, int]
 """The first of some offsets that follow each other, and how many there are."""
@@ -173,7 +173,7 @@ class SettleRequest(msgspec.Struct, frozen=True, array_like=True):
     """Settle messages; each settlement succeeds or fails on its own."""
 
     queue_id: bytes
-    settlements: list[Settlement]
+    settlements: Listed[Settlement]
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):

@@ -6,6 +6,7 @@ Pure: declarations.
 import msgspec
 
 from wire.errors import ErrorDetail
+from wire.fields import Listed
 
 
 class PartitionMove(msgspec.Struct, frozen=True, array_like=True):
@@ -20,7 +21,7 @@ class PartitionMove(msgspec.Struct, frozen=True, array_like=True):
 class ReassignRequest(msgspec.Struct, frozen=True, array_like=True):
     """Move replicas. What is under way or done already succeeds again."""
 
-    moves: list[PartitionMove]
+    moves: Listed[PartitionMove]
     """Empty to have moves planned, such that brokers have as much to do as others."""
     leaving: list[int]
     """Nodes that shall have no replicas any more, when moves are planned."""
@@ -74,7 +75,7 @@ class DrainBrokerReply(msgspec.Struct, frozen=True, array_like=True):
 class DescribeMovesRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask how far replicas are that are being added to partitions which this broker leads."""
 
-    topics: list[str] | None
+    topics: Listed[str] | None
     """Only of these; `None` for all."""
 
 

@@ -7,7 +7,7 @@ fields with defaults.
 import msgspec
 
 from wire.errors import ErrorDetail
-from wire.fields import ByteCount
+from wire.fields import ByteCount, Listed
 
 
 class ApiVersions(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +45,7 @@ class HelloReply(msgspec.Struct, frozen=True, array_like=True):
 class MetadataRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask where topics are."""
 
-    topics: list[str] | None
+    topics: Listed[str] | None
     """Names; `None` asks for all topics."""
 
 

@@ -5,6 +5,8 @@ Pure: declarations.
 
 import msgspec
 
+from wire.fields import Listed
+
 
 class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     """Create one topic; durable when the reply comes."""
@@ -33,7 +35,7 @@ class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
 class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for settings and extent of topics."""
 
-    topics: list[str] | None
+    topics: Listed[str] | None
     """Names; `None` asks for all topics."""
     is_local: bool = False
     """Whether only what the asked broker leads is wanted; of other partitions the extent is zero.

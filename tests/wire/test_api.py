@@ -11,8 +11,9 @@ from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION,
 from wire import api
 from wire.api import ApiKey, choose_version, decode_error, encode_error
 from wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
+from wire.fields import LIST_LENGTH_MAX
 from wire.frame import Frame, FrameDecoder, FrameKind
-from wire.session import ApiVersions
+from wire.session import ApiVersions, MetadataRequest
 
 each_exchange = pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
 
@@ -264,3 +265,17 @@ def test_sides_without_a_common_version_say_what_each_speaks(
 def test_an_api_that_the_broker_does_not_offer_cannot_be_asked() -> None:
     with pytest.raises(UnsupportedVersionError, match="the broker does not offer FETCH"):
         choose_version(api.FETCH, [ApiVersions(ApiKey.HELLO, 1, 1)])
+
+
+def test_a_request_names_no_more_than_a_broker_can_work_through_soon() -> None:
+    most = api.METADATA.encode_request(
+        MetadataRequest(["t"] * LIST_LENGTH_MAX), version=1, correlation_id=1
+    )
+    more = api.METADATA.encode_request(
+        MetadataRequest(["t"] * (LIST_LENGTH_MAX + 1)), version=1, correlation_id=1
+    )
+    begin = most.index(b"\x91")
+
+    api.METADATA.decode_request(memoryview(most)[begin:])
+    with pytest.raises(WireFormatError, match=f"array` of length <= {LIST_LENGTH_MAX}"):
+        api.METADATA.decode_request(memoryview(more)[begin:])
