@@ -6,7 +6,7 @@ Pure: no clock, no I/O. Knowledge may be stale; the broker that is asked says so
 from collections.abc import Iterable
 from typing import NamedTuple, final
 
-from wire.errors import BrokerError, UnknownPartitionError, from_wire
+from wire.errors import BrokerError, RetriableError, UnknownPartitionError, from_wire
 from wire.session import BrokerAddress, MetadataReply, PartitionMetadata, TopicMetadata
 
 
@@ -34,9 +34,12 @@ class MetadataCache:
         self.brokers = {broker.node_id: broker for broker in reply.brokers}
         self.controller_id = reply.controller_id
         for topic in reply.topics:
-            if topic.error is not None:
+            error = None if topic.error is None else from_wire(topic.error)
+            if isinstance(error, RetriableError):
+                continue  # Whoever was asked does not know whether it is there.
+            if error is not None:
                 self._topics.pop(topic.name, None)
-                self._errors[topic.name] = from_wire(topic.error)
+                self._errors[topic.name] = error
             else:
                 self._errors.pop(topic.name, None)
                 self._topics[topic.name] = _newest(self._topics.get(topic.name), topic)

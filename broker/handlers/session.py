@@ -16,6 +16,7 @@ from wire.errors import (
     ConnectionLostError,
     ErrorDetail,
     InvalidRequestError,
+    LeaderNotAvailableError,
     UnknownQueueError,
     UnknownTopicError,
     WireFormatError,
@@ -77,7 +78,7 @@ class SessionHandler:
         A topic that was created a moment ago through another broker must not seem to be missing.
         """
         raft = self._cluster.raft
-        if request.topics is None or raft.is_leader or raft.leader_id is None:
+        if request.topics is None or raft.has_begun_term:
             return False
         catalog = self._cluster.metadata.state.catalog
         return any(not catalog.has_topic(name) for name in request.topics)
@@ -85,20 +86,30 @@ class SessionHandler:
     async def describe_after_asking(
         self, request: MetadataRequest, *, local: tuple[str, int]
     ) -> MetadataReply:
-        """Say where topics are; of those that are not known here, the node that leads is asked."""
-        leader_id = self._cluster.raft.leader_id
+        """Say where topics are; of those that are not known here, the node that leads is asked.
+
+        If nobody can be asked, nobody knows whether they are there: to ask again may help.
+        """
+        raft = self._cluster.raft
         reply = self.describe(request, local=local)
         unknown = [topic.name for topic in reply.topics if topic.error is not None]
-        if leader_id is None or not unknown:
+        if not unknown:
             return reply
-        try:
-            newer = await self._cluster.peers.ask(
-                leader_id, api.METADATA, MetadataRequest(unknown), timeout_s=_ASK_TIMEOUT_S
-            )
-        except (BrokerError, ConnectionLostError, WireFormatError):
-            return reply
-        found = {topic.name: topic for topic in newer.topics}
-        topics = [found.get(topic.name, topic) for topic in reply.topics]
+        found: dict[str, TopicMetadata] = {}
+        reason = "no node leads the cluster"
+        if raft.leader_id is not None and raft.leader_id != self._config.node_id:
+            try:
+                newer = await self._cluster.peers.ask(
+                    raft.leader_id, api.METADATA, MetadataRequest(unknown), timeout_s=_ASK_TIMEOUT_S
+                )
+            except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                reason = str(error)
+            else:
+                found = {topic.name: topic for topic in newer.topics}
+        topics = [
+            topic if topic.error is None else found.get(topic.name, _not_verified(topic, reason))
+            for topic in reply.topics
+        ]
         return msgspec.structs.replace(reply, topics=topics)
 
     async def init_producer(self, request: InitProducerRequest) -> InitProducerReply:
@@ -168,3 +179,10 @@ def _found(catalog: Catalog, name: str) -> Topic:
     if staging is None:
         raise UnknownTopicError(f"nothing was staged yet for topic {staged!r}")
     return staging
+
+
+def _not_verified(topic: TopicMetadata, reason: str) -> TopicMetadata:
+    error = LeaderNotAvailableError(
+        f"topic {topic.name!r} is not known to this broker, which may be behind: {reason}"
+    )
+    return msgspec.structs.replace(topic, error=error.to_wire())

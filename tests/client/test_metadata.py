@@ -3,7 +3,7 @@
 import pytest
 
 from client.metadata import MetadataCache, check_partition, partition_of
-from wire.errors import UnknownPartitionError, UnknownTopicError
+from wire.errors import LeaderNotAvailableError, UnknownPartitionError, UnknownTopicError
 from wire.session import BrokerAddress, MetadataReply, PartitionMetadata, TopicMetadata
 
 ID = b"i" * 16
@@ -104,3 +104,17 @@ def test_the_controller_is_the_one_of_the_last_answer() -> None:
 
     cache.apply(MetadataReply("cluster", [], []))
     assert cache.controller_id is None
+
+
+def test_a_broker_that_does_not_know_whether_a_topic_is_there_says_nothing_about_it() -> None:
+    cache = cache_of(topic(1, 0))
+    unsure = LeaderNotAvailableError("no node leads the cluster").to_wire()
+
+    cache.apply(
+        reply(TopicMetadata("orders", b"", [], unsure), TopicMetadata("new", b"", [], unsure))
+    )
+
+    assert cache.leader_of("orders", 0) == 1
+    assert cache.error("orders") is None
+    assert cache.topic("new") is None
+    assert cache.error("new") is None

@@ -1,15 +1,23 @@
 """Tests of hello, metadata, and identities of producers."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from trio.testing import MockClock
 
+from broker.config import BrokerConfig
+from broker.handlers.session import SessionHandler
 from tests.broker.asking import batch_of, create_topic, delete_topic, produce
 from tests.broker.world import ADDRESS, World, settle
+from tests.coordinator.cluster.clusters import Cluster
 from wire import api
 from wire.error_code import ErrorCode
 from wire.errors import (
     FencedProducerError,
     InvalidRequestError,
+    LeaderNotAvailableError,
+    from_wire,
 )
 from wire.produce import InitProducerRequest
 from wire.rpc import RpcConnection
@@ -159,3 +167,20 @@ async def test_identities_that_cannot_be_are_refused(
         except OverflowError:
             pass  # It cannot even be sent.
     await settle()
+
+
+async def test_a_broker_that_can_ask_nobody_does_not_say_that_there_is_no_such_topic() -> None:
+    raft = SimpleNamespace(has_begun_term=False, leader_id=None, cluster_id="a cluster")
+    state = Cluster(1).state
+    cluster: Any = SimpleNamespace(raft=raft, metadata=SimpleNamespace(state=state))
+    partitions: Any = None
+    session = SessionHandler(BrokerConfig(), cluster, partitions)
+    request = MetadataRequest(["made a moment ago"])
+
+    assert session.may_be_behind(request)
+    (topic,) = (await session.describe_after_asking(request, local=("h", 1))).topics
+
+    assert topic.error is not None
+    error = from_wire(topic.error)
+    assert isinstance(error, LeaderNotAvailableError)
+    assert "may be behind: no node leads the cluster" in str(error)
