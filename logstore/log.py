@@ -293,10 +293,9 @@ class PartitionLog:
         Raises:
             OSError: The disk failed.
         """
-        is_offline = self._availability.failure is not None
-        return (
-            None if is_offline else self._segments.begin_scrub(from_offset, self._flushes.durable)
-        )
+        if self._availability.failure is not None:
+            return None
+        return self._segments.begin_scrub(from_offset, self._flushes.durable)
 
     def begin_flush(self, *, may_leave_checkpoint: bool = False) -> Flush | None:
         """Return the work that makes everything appended so far durable, `None` if it all is.
