@@ -26,7 +26,7 @@ from logstore.disk import NO_DESCRIPTOR_ERRNOS, Disk
 from logstore.file_cache import FileCache
 from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
-from logstore.restart import restart_log
+from logstore.restart import begin_log, restart_log
 from logstore.segment_format import SegmentHeader
 from wire.errors import CorruptRecordError, LogOfflineError, WireFormatError
 from wire.record_batch import HEADER_SIZE, Columns, decode_columns, encode_batch, parse_header
@@ -84,6 +84,8 @@ class RaftStorage:
         self._directory = directory
         self._files = files
         self._log = log
+        self._is_log_closed = False
+        """Whether the log is to be begun anew, and there was no room for that yet."""
 
     @property
     def last_index(self) -> int:
@@ -136,12 +138,19 @@ class RaftStorage:
         """Take over a snapshot from the leader, durably; all entries go.
 
         Raises:
-            OSError: The disk is full or failed.
+            OSError: The disk is full or failed; if it is full, the call may be repeated.
+            DiskFullError: The same.
             LogOfflineError: The disk failed.
         """
         # The snapshot first: with it a log that ends below can be begun anew, not without.
         write_small_file(self._files.disk, f"{self._directory}/{_SNAPSHOT}", snapshot)
-        self._log = restart_log(self._log, snapshot.meta.index, OWNER, self._files, now_ms=now_ms)
+        index = snapshot.meta.index
+        if not self._is_log_closed:
+            self._log.truncate(index, may_drop_damage=True)
+            self._log.close()
+            self._is_log_closed = True
+        self._log = begin_log(self._directory, index, OWNER, self._files, CONFIG, now_ms=now_ms)
+        self._is_log_closed = False
 
     def compact(self, snapshot: Snapshot, *, keep_entries: int, now_ms: int) -> None:
         """Keep a snapshot of what is applied here, durably, and let entries that it covers go.

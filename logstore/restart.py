@@ -29,8 +29,26 @@ def restart_log(
     """
     # First the end: a checkpoint that begins in the middle of what is there proves nothing of it.
     log.truncate(offset, may_drop_damage=True)
-    directory, config = log.directory, log.config
     log.close()
+    return begin_log(log.directory, offset, owner, files, log.config, now_ms=now_ms)
+
+
+def begin_log(
+    directory: str,
+    offset: int,
+    owner: SegmentHeader,
+    files: FileCache,
+    config: LogConfig,
+    *,
+    now_ms: int,
+) -> PartitionLog:
+    """Return the log that begins and ends at `offset`, in the place of one that ends before it.
+
+    That one is closed. May be repeated until there is room; blocks.
+
+    Raises:
+        OSError: The disk is full or failed.
+    """
     write_small_file(files.disk, f"{directory}/{CHECKPOINT_NAME}", _empty_at(offset, config))
     for name in files.disk.list_directory(directory):
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, DELETION_SUFFIX):

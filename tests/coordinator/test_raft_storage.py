@@ -307,6 +307,36 @@ def test_without_descriptors_the_same_call_may_come_again() -> None:
     assert reopen(disk.power_cut(Random(3)))[1].entries == entries(1, 6)
 
 
+def test_a_snapshot_that_finds_no_room_at_any_call_may_be_installed_again() -> None:
+    first, has_failed = 0, True
+    while has_failed:
+        disk, storage = founded()
+        storage.append(entries(1, 30), now_ms=NOW_MS)
+        calls, has_failed = 0, False
+
+        def fill_up(operation: str, path: str) -> None:
+            nonlocal calls, has_failed
+            if operation in {"create", "write_at"} and not has_failed:
+                calls += 1
+                if calls > first:  # noqa: B023  (called before it changes)
+                    has_failed = True
+                    raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        disk.before_call = fill_up
+        try:
+            storage.install(snapshot(40), now_ms=NOW_MS)
+        except (OSError, DiskFullError):
+            storage.install(snapshot(40), now_ms=NOW_MS)
+        disk.before_call = None
+        storage.append(entries(41, 43), now_ms=NOW_MS)
+
+        _, stored = reopen(disk.power_cut(Random(first)))
+        assert stored.snapshot == snapshot(40)
+        assert stored.entries == entries(41, 43)
+        first += 1
+    assert first > 4
+
+
 def test_after_a_failed_sync_nothing_is_promised_any_more() -> None:
     disk, storage = founded()
     disk.fail("sync")
