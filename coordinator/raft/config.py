@@ -49,6 +49,10 @@ class RaftConfig:
     """What a leader appends before anything of it is committed; more is refused, so that a leader
     without a majority does not fill its memory."""
 
+    unsynced_bytes_max: int = 64 * MiB
+    """Entries in memory that the own disk does not have; with more a node takes none, so that a
+    disk that is full or hangs does not fill its memory. Each gets what it lacks when it answers."""
+
     committed_bytes_max: int = 4 * MiB
     """What is handed to the state machine at once; one entry always is."""
 

@@ -101,7 +101,9 @@ class RaftCore:
         self._leader: Identity | None = None
         self._leadership: Leadership | None = None
         self._campaign: Campaign | None = None
-        self._following = Following(identity, self._log)
+        self._following = Following(
+            identity, self._log, unsynced_bytes_max=config.unsynced_bytes_max
+        )
         self._writing = Writing(self._promises, self._log, config.write_ticks_max)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             PreVoteRequest: self._on_pre_vote_request,
@@ -201,6 +203,8 @@ class RaftCore:
                 f"a command of {len(payload)} bytes is too large, the limit is"
                 f" {self._config.payload_bytes_max}"
             )
+        if self._log.unsynced_bytes > self._config.unsynced_bytes_max:
+            raise UncommittedLimitError("the disk does not keep up; try again when it does")
         limit = self._config.uncommitted_bytes_max
         pending = self._log.uncommitted_bytes
         if pending and pending + len(payload) > limit:
@@ -398,7 +402,9 @@ class RaftCore:
             self._timer.reset()
         self._promises.begin_term(term)
         self._become_follower()
-        self._following = Following(self.identity, self._log)
+        self._following = Following(
+            self.identity, self._log, unsynced_bytes_max=self._config.unsynced_bytes_max
+        )
 
     def _step_down(self) -> None:
         self._timer.reset()

@@ -24,14 +24,21 @@ from coordinator.raft.messages import (
 class Following:
     """One node's agreement with the leader of the current term."""
 
-    def __init__(self, identity: Identity, log: RaftLog) -> None:
+    def __init__(self, identity: Identity, log: RaftLog, *, unsynced_bytes_max: int) -> None:
         """Begin a term: what is committed agrees with every later leader's log."""
         self._identity = identity
         self._log = log
+        self._unsynced_bytes_max = unsynced_bytes_max
         self._matched_index = log.commit_index
 
     def take_entries(self, request: AppendRequest) -> AppendReply | AppendRefusal:
-        """Take in entries of the leader, or a heartbeat; return the answer."""
+        """Take in entries of the leader, or a heartbeat; return the answer.
+
+        Nothing is taken while the disk is far behind: the leader is told how far this node is, and
+        that something is missing when there is room for it again.
+        """
+        if self._log.unsynced_bytes > self._unsynced_bytes_max:
+            return self._report(request.sender, request.term, request.attempt, request.read_round)
         end = self._log.accept(request.previous, request.entries)
         if end is None:
             return self.refusal(request, request.term)

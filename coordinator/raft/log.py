@@ -56,8 +56,11 @@ class RaftLog:
         """The disk does not hold the snapshot with nothing but what follows it behind it."""
         self.uncommitted_bytes = 0
         """The size of the entries behind `commit_index`."""
+        self.unsynced_bytes = 0
+        """The size of the entries behind `durable_index`."""
         self._memberships = [(snapshot.index, snapshot.membership)]
         self._note_appended(self._entries)
+        self.unsynced_bytes = 0
 
     @property
     def last_index(self) -> int:
@@ -198,9 +201,9 @@ class RaftLog:
             if snapshot != self.snapshot:
                 return
             self.is_snapshot_unsynced = False
-            self.durable_index = max(self.durable_index, self.snapshot.index)
+            self._durable_to(self.snapshot.index)
         if self.holds(last):
-            self.durable_index = max(self.durable_index, last.index)
+            self._durable_to(last.index)
 
     def install(self, snapshot: SnapshotMeta) -> bool:
         """Take a snapshot from the leader.
@@ -223,7 +226,7 @@ class RaftLog:
         self.snapshot = snapshot
         self.commit_index = snapshot.index
         self.is_snapshot_unsynced = True
-        self.uncommitted_bytes = 0
+        self.uncommitted_bytes = self.unsynced_bytes = 0
         self._memberships = [(snapshot.index, snapshot.membership)]
         return True
 
@@ -256,13 +259,24 @@ class RaftLog:
         cut = self._entries[index - self.base.index - 1 :]
         del self._entries[index - self.base.index - 1 :]
         self.uncommitted_bytes -= sum(entry.size_bytes for entry in cut)
+        self.unsynced_bytes -= sum(
+            entry.size_bytes for entry in cut if entry.index > self.durable_index
+        )
         self.durable_index = min(self.durable_index, index - 1)
         while self._memberships[-1][0] >= index:
             del self._memberships[-1]
 
+    def _durable_to(self, index: int) -> None:
+        if index > self.durable_index:
+            first = max(self.durable_index - self.base.index, 0)
+            synced = self._entries[first : max(index - self.base.index, 0)]
+            self.unsynced_bytes -= sum(entry.size_bytes for entry in synced)
+            self.durable_index = index
+
     def _note_appended(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.uncommitted_bytes += entry.size_bytes
+            self.unsynced_bytes += entry.size_bytes
             if entry.kind is EntryKind.MEMBERSHIP:
                 self._memberships.append((entry.index, decode_membership(entry.payload)))
 

@@ -95,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True):
             snapshot_ticks=self.election_ticks * 3,
             promotion_lag_entries_max=20,
             uncommitted_bytes_max=4000,
+            unsynced_bytes_max=1000,
             committed_bytes_max=500,
         )
 

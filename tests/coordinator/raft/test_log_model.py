@@ -149,6 +149,8 @@ class LogAgainstModel(RuleBasedStateMachine):
         assert [log.term_at(index) for index in range(model.base, log.last_index + 1)] == expected
         size_bytes = sum(known.size_bytes for known in model.entries[model.commit :])
         assert log.uncommitted_bytes == size_bytes
+        unsynced = model.entries[max(model.durable, model.base) :]
+        assert log.unsynced_bytes == sum(known.size_bytes for known in unsynced)
 
 
 LogAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
