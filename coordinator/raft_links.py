@@ -4,12 +4,13 @@ Shell: owns a connection to each node that it was ever told to send to. Raft liv
 that are lost, so what cannot go at once is dropped rather than kept: an old message is of no use.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, final
 
 import trio
 
 from coordinator.peers import AddressOf
+from coordinator.raft.config import RaftConfig
 from coordinator.raft.messages import Message, SnapshotRequest, encode
 from wire import api
 from wire.cluster import RaftRequest, RaftSnapshotRequest
@@ -28,6 +29,7 @@ _QUEUE_MAX = 4096
 """Messages that wait for one node. The core sends less than that ahead of answers."""
 _BUFFERED_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 256 << 10
+_REQUEST_BYTES_MAX = RaftConfig().payload_bytes_max
 _PIECE_TIMEOUT_S = 5.0
 
 
@@ -182,9 +184,9 @@ class _Link:
                 # Without an open question there is nothing that could fail to be answered.
                 with trio.move_on_after(_SILENCE_S if self._open_count else float("inf")):
                     await self._wait_for_messages()
-                if self._queue:
-                    queue, self._queue = self._queue, []
-                    self._submit(connection, queue)
+                queue, self._queue = self._queue, []
+                for messages in in_requests(queue):
+                    self._submit(connection, messages)
                 if self._parcel is not None and not self._is_sending_snapshots:
                     self._is_sending_snapshots = True
                     nursery.start_soon(self._send_snapshots, connection)
@@ -258,3 +260,22 @@ class _Link:
         while not self._queue and (self._parcel is None or self._is_sending_snapshots):
             self._wake = trio.Event()
             await self._wake.wait()
+
+
+def in_requests(
+    messages: Sequence[bytes], bytes_max: int = _REQUEST_BYTES_MAX
+) -> Iterator[list[bytes]]:
+    """Yield messages in order, so many at a time as make a frame that every node takes.
+
+    One that is larger than `bytes_max`, for an entry is as large, goes alone.
+    """
+    part: list[bytes] = []
+    size_bytes = 0
+    for message in messages:
+        if part and size_bytes + len(message) > bytes_max:
+            yield part
+            part, size_bytes = [], 0
+        part.append(message)
+        size_bytes += len(message)
+    if part:
+        yield part

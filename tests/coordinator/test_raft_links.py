@@ -13,7 +13,7 @@ from coordinator.raft.messages import (
     SnapshotMeta,
     SnapshotRequest,
 )
-from coordinator.raft_links import RaftLinks
+from coordinator.raft_links import RaftLinks, in_requests
 from tests.coordinator.raft_life import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Answer, Answerer, listen
 from tests.simulation.process import Process
@@ -251,3 +251,11 @@ def test_messages_go_to_nobody_but_the_node_that_they_are_for() -> None:
         assert not far.numbers
 
     play(story)
+
+
+def test_messages_travel_together_only_as_far_as_every_node_takes_the_frame() -> None:
+    messages = [b"a" * 5, b"b" * 5, b"c", b"d" * 20, b"e"]
+
+    assert list(in_requests(messages, 10)) == [messages[:2], messages[2:3], messages[3:4], [b"e"]]
+    assert list(in_requests([], 10)) == []
+    assert list(in_requests(messages)) == [messages]
