@@ -19,6 +19,8 @@ from wire.errors import ConfigError
 _log = logging.getLogger("tidelog.broker")
 
 _ACCEPT_RETRY_S = 0.1
+_RESERVE_MAX = 64
+"""Connections beyond `connections_max`, for other nodes of the cluster: each has a few."""
 
 
 @final
@@ -76,7 +78,8 @@ class Acceptor:
             self._env.probe("accept_failed", severity="error", reason=str(error))
             await trio.sleep(_ACCEPT_RETRY_S)
             return
-        if len(self.connections) >= self._config.connections_max:
+        is_reserve = len(self.connections) >= self._config.connections_max
+        if is_reserve and not self._has_reserve():
             self._env.probe(
                 "connection_refused",
                 severity="warning",
@@ -85,9 +88,32 @@ class Acceptor:
             )
             stream.close()
             return
-        connection = Connection(self._env, self._config, stream, self._dispatcher, self.memory)
+        connection = Connection(
+            self._env,
+            self._config,
+            stream,
+            self._dispatcher,
+            self.memory,
+            is_reserve=is_reserve,
+        )
         self.connections[connection] = None
         self._nursery.start_soon(self._serve, connection)
+
+    def _has_reserve(self) -> bool:
+        """Return whether one more is let in, which may be of another node of the cluster.
+
+        If need be, the oldest one goes of those that no node has used: else clients would keep out
+        the nodes of their own cluster.
+        """
+        if not self._config.peers:
+            return False
+        reserve = [each for each in self.connections if each.is_reserve]
+        if len(reserve) >= _RESERVE_MAX:
+            strangers = [each for each in reserve if not each.is_of_node]
+            if not strangers:
+                return False
+            strangers[0].give_up("what is left of connections is for other nodes")
+        return True
 
     async def _serve(self, connection: Connection) -> None:
         """Serve one connection: one of the three supervisors that catch every exception."""
@@ -97,6 +123,15 @@ class Acceptor:
             _log.error("a connection failed unexpectedly", exc_info=error)
         finally:
             del self.connections[connection]
+            if not connection.is_reserve:
+                self._move_up()
+
+    def _move_up(self) -> None:
+        """Let the oldest connection of the reserve take a place that has become free."""
+        for connection in self.connections:
+            if connection.is_reserve:
+                connection.is_reserve = False
+                return
 
 
 async def listen(env: Env, config: BrokerConfig) -> Listener:

@@ -85,7 +85,7 @@ class BrokerConfig:
     that need more wait for it. At least twice `frame_bytes_max`."""
 
     connections_max: int = _number(10_000, low=1, high=1_000_000)
-    """Further connections are closed at once."""
+    """Further connections are closed at once; with `peers`, 64 more are kept for other nodes."""
 
     in_flight_requests_max: int = _number(256, low=1, high=1_000_000)
     """Unanswered requests of one connection before no more of it are read."""

@@ -43,6 +43,8 @@ class Connection:
         stream: Stream,
         dispatcher: Dispatcher,
         memory: MemoryBudget,
+        *,
+        is_reserve: bool = False,
     ) -> None:
         """Serve `stream`; `run` does it."""
         self._env = env
@@ -53,6 +55,10 @@ class Connection:
         self._core = ServerConnection(dispatcher.apis, frame_bytes_max=config.frame_bytes_max)
         self.outbox = Outbox(stream)
         self.parked: dict[Parked, None] = {}
+        """See `broker.replier.Asking`."""
+        self.is_reserve = is_reserve
+        """See `broker.replier.Asking`."""
+        self.is_of_node = False
         """See `broker.replier.Asking`."""
         self._borrowed_bytes = 0
         self._open_count = 0
@@ -109,10 +115,10 @@ class Connection:
                 self._memory.note_busy(self)
                 self._memory.release(self.give_back())
         elif self._is_reading and now - self._quiet_since >= limit_s:
-            self._give_up("half a frame came, and then nothing")
+            self.give_up("half a frame came, and then nothing")
         elif self._borrowed_bytes and self._memory.is_short and now - self._frame_since >= limit_s:
             # Whether it sends too slowly or does not read its replies.
-            self._give_up("a frame took too long while others waited for memory")
+            self.give_up("a frame took too long while others waited for memory")
 
     def give_back(self) -> int:
         """See `broker.memory.Holder`."""
@@ -225,7 +231,8 @@ class Connection:
         self._borrowed_bytes = count
         self._frame_since = trio.current_time()
 
-    def _give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
+        """End the connection, and tell the operator why."""
         self._report_refused(reason)
         self._end()
 

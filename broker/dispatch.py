@@ -22,7 +22,7 @@ from broker.staging.handlers import StagingHandlers
 from wire import api
 from wire.api import Api
 from wire.connection import Request
-from wire.errors import BrokerNotReadyError, ShuttingDownError
+from wire.errors import BrokerNotReadyError, OverloadedError, ShuttingDownError
 from wire.fetch import FetchRequest
 from wire.groups import CommitOffsetsRequest
 from wire.produce import ProduceRequest
@@ -106,6 +106,8 @@ class Dispatcher:
         key = request.api_key
         replier = Replier(self._api_of[key], request, asking)
         with replier:
+            is_of_node = key in self._plain or key in self._parking or key in self._slow
+            asking.is_of_node |= is_of_node and key != int(api.HELLO.key)
             plain = self._plain.get(key)
             if plain is not None:
                 replier.reply_if_wanted(plain(request.message, request.attachment))
@@ -121,11 +123,7 @@ class Dispatcher:
             self._serve_client(request, replier)
 
     def _serve_client(self, request: Request, replier: Replier) -> None:
-        clients = self._clients
-        if self.is_shutting_down:
-            raise ShuttingDownError("this broker is shutting down")
-        if clients is None:
-            raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
+        clients = self._clients_at(replier.asking)
         message = request.message
         if isinstance(message, ProduceRequest):
             clients.produce.handle(message, request.attachment, replier)
@@ -148,6 +146,23 @@ class Dispatcher:
             self._nursery.start_soon(
                 self._run_slow, self._slow_of_clients[request.api_key], message, replier
             )
+
+    def _clients_at(self, asking: Asking) -> ClientHandlers:
+        """Return what clients are served with on this connection.
+
+        Raises:
+            RetriableError: Nothing now; the message says why.
+        """
+        if asking.is_reserve:
+            raise OverloadedError(
+                "this broker has as many connections as it may (connections_max); what is left is"
+                " for other nodes of its cluster"
+            )
+        if self.is_shutting_down:
+            raise ShuttingDownError("this broker is shutting down")
+        if self._clients is None:
+            raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
+        return self._clients
 
     @staticmethod
     async def _run_slow(handler: SlowHandler, message: object, replier: Replier) -> None:

@@ -28,6 +28,10 @@ class Asking(Protocol):
     outbox: Outbox
     parked: dict[Parked, None]
     """Requests that are dropped when the connection ends, in the order in which they came."""
+    is_reserve: bool
+    """Whether it came when there were as many as may be: only other nodes are served there."""
+    is_of_node: bool
+    """Whether something was asked for on it that other nodes ask."""
 
     @property
     def local(self) -> tuple[str, int]:

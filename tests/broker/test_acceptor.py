@@ -8,16 +8,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import broker.acceptor
 from broker.acceptor import Acceptor, listen
 from broker.config import BrokerConfig
 from broker.dispatch import Dispatcher
 from broker.handlers.introduction import IntroductionHandler
 from tests.broker.world import ADDRESS, World, config, settle
 from wire import api
-from wire.errors import BrokerNotReadyError, ConfigError, ConnectionLostError
+from wire.cluster import PeerStatusRequest
+from wire.errors import BrokerNotReadyError, ConfigError, ConnectionLostError, OverloadedError
 from wire.session import HelloRequest, MetadataRequest
 
-APIS = (api.HELLO, api.METADATA)
+APIS = (api.HELLO, api.METADATA, api.PEER_STATUS)
 
 
 @asynccontextmanager
@@ -34,7 +36,9 @@ async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor
 async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nursery) -> Acceptor:
     dispatcher = Dispatcher(nursery, APIS)
     introduction = IntroductionHandler(settings, APIS, version="0")
-    dispatcher.serve_brokers({api.HELLO: introduction.hello}, {})
+    dispatcher.serve_brokers(
+        {api.HELLO: introduction.hello, api.PEER_STATUS: introduction.peer_status}, {}
+    )
     return Acceptor(world.env, settings, await listen(world.env, settings), dispatcher, nursery)
 
 
@@ -64,6 +68,51 @@ async def test_when_there_are_enough_the_next_one_is_turned_away_and_told_of(
         (told,) = world.told("connection_refused")
         assert told["reason"] == "there are 1 connections already"
         await client.ask(api.HELLO, HelloRequest("again", "0"))
+
+
+async def test_clients_do_not_keep_out_the_nodes_of_the_cluster(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker.acceptor, "_RESERVE_MAX", 1)
+    world = World(mock_clock)
+    settings = {"connections_max": 1, "peers": "1=h:1,2=h:2"}
+    async with accepting(world, **settings) as acceptor, world.client() as client:
+        with pytest.raises(BrokerNotReadyError):
+            await client.ask(api.METADATA, MetadataRequest(None))
+        async with world.client() as stranger:
+            with pytest.raises(OverloadedError, match="for other nodes of its cluster"):
+                await stranger.ask(api.METADATA, MetadataRequest(None))
+
+            async with world.client() as node:
+                with pytest.raises(BrokerNotReadyError, match="reading its metadata"):
+                    await node.ask(api.PEER_STATUS, PeerStatusRequest(2))
+                await settle()
+                assert stranger.is_lost, "it was in the way of a node"
+
+                with pytest.raises(ConnectionLostError):
+                    async with world.client():
+                        pass
+                assert len(acceptor.connections) == 2
+
+
+async def test_who_came_into_the_reserve_is_served_when_there_is_room(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {"connections_max": 1, "peers": "1=h:1,2=h:2"}
+    async with (
+        accepting(world, **settings),
+        world.client() as first,
+        world.client() as late,
+    ):
+        with pytest.raises(OverloadedError):
+            await late.ask(api.METADATA, MetadataRequest(None))
+
+        first.close()
+        await settle()
+
+        with pytest.raises(BrokerNotReadyError):
+            await late.ask(api.METADATA, MetadataRequest(None))
 
 
 async def test_without_descriptors_it_waits_and_goes_on(mock_clock: MockClock) -> None:

@@ -29,6 +29,7 @@ class FakeAsking:
         self.stream = FakeStream()
         self.outbox = Outbox(self.stream)
         self.parked: dict[Parked, None] = {}
+        self.is_reserve = self.is_of_node = False
         self.answered_count = 0
 
     def answered(self) -> None:
