@@ -12,7 +12,7 @@ from broker.slices import SliceReader
 from broker.waiting import Waiting
 from logstore.slice import LogSlice
 from wire.env import BytesLike, Env
-from wire.errors import BrokerError, CorruptRecordError, LogOfflineError
+from wire.errors import BrokerError, CorruptRecordError, LogOfflineError, OverloadedError
 from wire.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
 from wire.outbox import FileRegion
 
@@ -129,20 +129,22 @@ class FetchHandler:
         self.waiting.add(wait, trio.current_time() + max_wait_ms / 1000)
 
     def collect(self, request: FetchRequest) -> list[Found]:
-        """Look what every partition has."""
+        """Look what every partition has; when the answer is full, only whether there is more."""
         remaining = min(request.bytes_max, self._fetch_bytes_max)
         if self._env.buggify("fetch cut short"):
             remaining = 1
         is_first = True
         found: list[Found] = []
         for wanted in request.partitions:
-            item = self._look(wanted, bytes_max=min(wanted.bytes_max, remaining))
+            is_full = remaining <= 0 and not is_first
+            item = self._look(wanted, bytes_max=min(wanted.bytes_max, remaining), is_full=is_full)
             if item.part is not None:
                 if is_first or item.part.length <= remaining:
                     remaining -= item.part.length
                     is_first = False
                 else:
                     item.part, item.is_cut = None, True
+                    remaining = 0
             found.append(item)
         return found
 
@@ -166,7 +168,7 @@ class FetchHandler:
         else:
             self._reply(found, replier)
 
-    def _look(self, wanted: PartitionFetch, *, bytes_max: int) -> Found:
+    def _look(self, wanted: PartitionFetch, *, bytes_max: int, is_full: bool) -> Found:
         partition = None
         try:
             find = self._partitions.readable if wanted.from_follower else self._partitions.find
@@ -175,6 +177,10 @@ class FetchHandler:
             if wanted.fetch_offset > high_watermark and partition.leader is None:
                 # It is there for all that is known here: somebody else has heard of more.
                 return Found(None, high_watermark, partition.log.log_start_offset, None, partition)
+            if is_full and partition.log.log_start_offset <= wanted.fetch_offset <= high_watermark:
+                is_cut = wanted.fetch_offset < high_watermark
+                start = partition.log.log_start_offset
+                return Found(None, high_watermark, start, None, partition, is_cut)
             part = partition.log.read(
                 wanted.fetch_offset,
                 bytes_max=max(bytes_max, 0),
@@ -204,7 +210,7 @@ class FetchHandler:
         assert item.partition is not None
         try:
             item.part = await self._reader.load(item.partition, part)
-        except (CorruptRecordError, LogOfflineError) as error:
+        except (CorruptRecordError, LogOfflineError, OverloadedError) as error:
             item.part, item.error = None, item.partition.passing(error)
 
     def _reply(self, found: list[Found], replier: Replier) -> None:
@@ -237,6 +243,6 @@ class FetchHandler:
         assert item.partition is not None
         try:
             return self._reader.piece(item.partition, part, room_bytes)
-        except LogOfflineError as error:
+        except (LogOfflineError, OverloadedError) as error:
             item.error = item.partition.passing(error)
             return None

@@ -287,7 +287,7 @@ class ReplicaServer:
             item.is_awaited = request.has_readers and is_news
             if item.part is not None:
                 if not is_first and item.part.length > remaining:
-                    continue  # Still due.
+                    break  # It is full. What is still due comes first the next time.
                 remaining -= item.part.length
                 is_first = False
                 if item.is_counted:

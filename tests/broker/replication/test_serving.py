@@ -3,13 +3,15 @@
 # Counts what nobody else has to see.
 # pyright: reportPrivateUsage=false
 
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 import trio
 
 from broker.replication import serving
 from client.client import Client
+from isr.fetch_session import LeaderSession
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -167,3 +169,33 @@ def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
         assert 40 <= len(looks) < 250
 
     live(3, main)
+
+
+def test_when_an_answer_is_full_nothing_more_is_looked_at_and_all_have_their_turn() -> None:
+    """Each look may read an index from the disk."""
+    core, looked_at = LeaderSession(), list[int]()
+    name = ReplicaIdentity("a cluster", 2, 1, "an incarnation")
+    followed = [FollowedPartition(number, b"t" * 16, number, 0) for number in range(10)]
+    positions = [ReplicaPosition(number, 0, None, 0) for number in range(10)]
+    request = ReplicaFetchRequest(name, True, 0, 100, followed, positions, [])
+    core.take(request)
+
+    def look(number: int, *_: object) -> serving.Found:
+        looked_at.append(number)
+        part: Any = SimpleNamespace(length=60)
+        return serving.Found(number, part=part)
+
+    server: Any = object.__new__(serving.ReplicaServer)
+    server._look = look
+    for entry in core.partitions.values():
+        entry.is_reported = True
+    session: Any = SimpleNamespace(core=core, is_held_up=False)
+    served: list[int] = []
+    for _ in range(10):
+        found = server.collect(session, request)
+        served += [item.number for item in found]
+        for item in found:
+            core.told(item.number, high_watermark=0, log_start_offset=0, awaits_report=True)
+
+    assert served == list(range(10))
+    assert len(looked_at) < 2 * 10, "the one for which there was no room is looked at again"
