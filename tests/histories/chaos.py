@@ -110,7 +110,7 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
     async with trio.open_nursery() as machines:
         await machines.start(proxy.run)
         await machines.start(broker.run)
-        async with _client(proxy) as client:
+        async with _client(proxy, _LIVENESS_S) as client:
             await client.admin.create_topic(_TOPIC, _PARTITION_COUNT, config=_TOPIC_SETTINGS)
         async with trio.open_nursery() as clients:
             writers = [
@@ -142,14 +142,16 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
 
 
 @asynccontextmanager
-async def _client(proxy: FaultProxy) -> AsyncGenerator[tidelog.Client, None]:
+async def _client(
+    proxy: FaultProxy, patience_s: float = _REQUEST_TIMEOUT_S
+) -> AsyncGenerator[tidelog.Client, None]:
     """Connect, again and again while that fails: a first connection is tried only once."""
     async with AsyncExitStack() as stack:
         client: tidelog.Client | None = None
         while client is None:
             try:
                 client = await stack.enter_async_context(
-                    tidelog.connect(proxy.address, request_timeout=_REQUEST_TIMEOUT_S)
+                    tidelog.connect(proxy.address, request_timeout=patience_s)
                 )
             except TidelogError:
                 await trio.sleep(_RECONNECT_S)
