@@ -427,6 +427,14 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "fetch_request_v1": FETCH_REQUEST_V1,
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
+    "heartbeat_request_v1": HeartbeatRequest(
+        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+        node_id=2,
+        broker_epoch=17,
+        is_caught_up=True,
+        wants_to_stop=True,
+    ),
+    "heartbeat_reply_v1": HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
     ),
