@@ -41,15 +41,19 @@ def _read_uncommitted(
 _look = FetchHandler._look
 
 
-def _look_at_the_end(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
-    found = _look(self, wanted, bytes_max=bytes_max)
+def _look_at_the_end(
+    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
     return found
 
 
-def _look_as_if_deleted(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
-    found = _look(self, wanted, bytes_max=bytes_max)
+def _look_as_if_deleted(
+    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
     damage = found.error
     if isinstance(damage, CorruptRecordError):
         found.error = OffsetOutOfRangeError(
@@ -60,8 +64,10 @@ def _look_as_if_deleted(self: FetchHandler, wanted: PartitionFetch, *, bytes_max
     return found
 
 
-def _look_without_start(self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int) -> Found:
-    found = _look(self, wanted, bytes_max=bytes_max)
+def _look_without_start(
+    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
     if found.part is None:
         found.log_start_offset = 0
     return found
