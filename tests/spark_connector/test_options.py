@@ -119,7 +119,9 @@ def test_without_a_broker_nothing_is_read(servers: dict[str, str]) -> None:
 
 
 def test_a_sink_takes_what_spark_adds_to_its_options() -> None:
-    options = WriteOptions.parse({**SERVERS, "topic": "orders", "checkpointlocation": "/tmp/c"})
+    options = WriteOptions.parse(
+        {**SERVERS, "topic": "orders", "checkpointlocation": "checkpoints"}
+    )
 
     assert (options.topic, options.compression, options.transactional_id) == (
         "orders",

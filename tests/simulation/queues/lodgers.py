@@ -5,14 +5,14 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client, connect
+from client.client import Client
 from tests.simulation.process import Process
 from tests.simulation.queues.book import QueueBook
+from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.users import QueueUser
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.readers import PATIENCE_S
 from tests.simulation.sometimes import Sometimes
-from wire.errors import TidelogError
 
 _NAME: Final = "lodging"
 _STAYS: Final = 0.2
@@ -75,15 +75,7 @@ class Lodger:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        while not self.should_stop:
-            try:
-                async with connect(
-                    self._addresses, env=process.env, request_timeout=PATIENCE_S
-                ) as client:
-                    while not self.should_stop:
-                        await self._lodge(client)
-            except TidelogError:
-                await trio.sleep(BACKOFF_S)
+        await work_connected(process, self._addresses, self._lodge, lambda: self.should_stop)
 
     async def _lodge(self, client: Client) -> None:
         random = self._random

@@ -5,12 +5,12 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client, connect
+from client.client import Client
 from tests.simulation.process import Process
+from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import QueuePlan
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.readers import PATIENCE_S
 from tests.simulation.sometimes import Sometimes
-from wire.errors import TidelogError
 
 _CANCELS: Final = 0.25
 _RATES: Final = (None, None, 2, 20)
@@ -32,15 +32,7 @@ class QueueRedriver:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        while not self.should_stop:
-            try:
-                async with connect(
-                    self._addresses, env=process.env, request_timeout=PATIENCE_S
-                ) as client:
-                    while not self.should_stop:
-                        await self._redrive(client)
-            except TidelogError:
-                await trio.sleep(BACKOFF_S)
+        await work_connected(process, self._addresses, self._redrive, lambda: self.should_stop)
 
     async def _redrive(self, client: Client) -> None:
         pause_s = self._plan.redrive_pause_s

@@ -21,6 +21,7 @@ from client.queue_sending import OutgoingMessage
 from client.receipt import Receipt
 from tests.simulation.process import Process
 from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Sent, Wish
+from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import RECORD_BYTES, QueuePlan, QueueSetup
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.sometimes import Sometimes
@@ -420,18 +421,10 @@ class QueueCaretaker:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        while not self.should_stop:
-            try:
-                async with connect(
-                    self._addresses, env=process.env, request_timeout=PATIENCE_S
-                ) as client:
-                    while not self.should_stop:
-                        await trio.sleep(self._random.uniform(0.5, _CARE_PAUSE_S))
-                        await self._care(client)
-            except TidelogError:
-                await trio.sleep(BACKOFF_S)
+        await work_connected(process, self._addresses, self._care, lambda: self.should_stop)
 
     async def _care(self, client: Client) -> None:
+        await trio.sleep(self._random.uniform(0.5, _CARE_PAUSE_S))
         setup = self._random.choice([each for each in self._plan.queues if each.is_looked_after])
         queue = client.queue(setup.name)
         await queue.counts()

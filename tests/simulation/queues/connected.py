@@ -1,0 +1,26 @@
+"""Working as a client again and again, whatever happens to its connections."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from client.client import Client, connect
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from wire.errors import TidelogError
+
+
+async def work_connected(
+    process: Process,
+    addresses: str,
+    work: Callable[[Client], Awaitable[None]],
+    should_stop: Callable[[], bool],
+) -> None:
+    """Repeat `work` with a client until told to stop; with another one after each failure."""
+    while not should_stop():
+        try:
+            async with connect(addresses, env=process.env, request_timeout=PATIENCE_S) as client:
+                while not should_stop():
+                    await work(client)
+        except TidelogError:
+            await trio.sleep(BACKOFF_S)
