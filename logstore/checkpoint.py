@@ -23,7 +23,7 @@ from crc32c import crc32c
 
 from logstore.damage import DamagedRange
 from logstore.disk import Disk
-from logstore.producer_state import ProducerSnapshot
+from logstore.producer_state import ProducerState
 from wire.errors import DataDirectoryError
 
 Content = TypeVar("Content")
@@ -61,7 +61,7 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     index: bytes
     """Its index, as far as `recovery_position`."""
     leader_epochs: list[tuple[int, int]]
-    producers: list[ProducerSnapshot]
+    producers: list[ProducerState]
     damage: list[DamagedRange]
     high_watermark: int = 0
     """First offset not known to be committed (exclusive end); maybe more is."""

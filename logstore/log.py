@@ -123,6 +123,7 @@ class PartitionLog:
             OutOfOrderSequenceError: A batch of this producer is missing before it.
             DuplicateSequenceError: It was appended before, too long ago to say where.
             FencedProducerError: A newer epoch of this producer has written.
+            OverloadedError: Too many producers wrote of late to know one more.
             DiskFullError: There is no room; a later append may succeed.
             LogOfflineError: The disk failed.
         """
@@ -130,11 +131,9 @@ class PartitionLog:
         size = len(batch)
         if not header.was_staged:  # It was small enough then.
             self.config.require_size(size)
-        is_sequenced = header.producer_id and not header.is_control
-        if is_sequenced:
-            known_at = self.producers.check(header)
-            if known_at is not None:
-                return Appended(known_at, known_at + header.last_offset_delta + 1, True)
+        known_at = self.producers.admit(header, now_ms=now_ms)
+        if known_at is not None:
+            return Appended(known_at, known_at + header.last_offset_delta + 1, True)
         assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
         base_offset = self._segments.active.end_offset
         next_offset = base_offset + header.last_offset_delta + 1
@@ -153,8 +152,7 @@ class PartitionLog:
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
         self.leader_epochs.assign(leader_epoch, base_offset)
-        if is_sequenced:
-            self.producers.appended(header, base_offset, now_ms=now_ms)
+        self.producers.appended(header, base_offset, now_ms=now_ms)
         return Appended(base_offset, next_offset, False)
 
     def append_replicated(
@@ -189,8 +187,7 @@ class PartitionLog:
                 active.first_append_ms = now_ms
             for header in run:
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id and not header.is_control:
-                    self.producers.appended(header, header.base_offset, now_ms=now_ms)
+                self.producers.appended(header, header.base_offset, now_ms=now_ms)
             headers, batches = headers[len(run) :], batches[size:]
 
     def read(self, offset: int, *, bytes_max: int, high_watermark: int) -> LogSlice | None:
@@ -280,6 +277,7 @@ class PartitionLog:
             self._flush_all()
             refill.run(self.directory)
             refill.settle(checked)
+            self.producers.learn(checked.headers, now_ms=now_ms)
             self._unflushed.request_checkpoint()
             self._flush_all()
         except OSError as error:

@@ -5,18 +5,26 @@ a retry of any of them gets its original offset after a restart too (Kafka's sna
 the last batch).
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import msgspec
 
-from wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
+from wire.errors import (
+    DuplicateSequenceError,
+    FencedProducerError,
+    OutOfOrderSequenceError,
+    OverloadedError,
+)
 from wire.produce import BROKER_PRODUCER_IDS_FROM
 from wire.record_batch import BatchHeader
 
-WINDOW_BATCHES = 5
+WINDOW_BATCHES: Final = 5
 """A producer may have so many batches of one partition under way (Kafka's limit as well)."""
+PRODUCERS_MAX: Final = 100_000
+"""So many producers a log knows; with a window each they take about 50 MB."""
+KEPT_AT_LEAST_MS: Final = 15 * 60 * 1000
+"""None is forgotten for another one sooner: long after any client has given up a batch."""
 
 
 class AppendedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -28,14 +36,22 @@ class AppendedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     base_offset: int
 
 
-class ProducerSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """What a checkpoint keeps of one producer."""
+class ProducerState(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one producer; a checkpoint keeps it as it is."""
 
     producer_id: int
     producer_epoch: int
     last_append_ms: int
     """When its last batch was appended, by the broker's clock. Records may be of any age."""
-    window: list[AppendedBatch]
+    window: tuple[AppendedBatch, ...] = ()
+    """Its last batches, oldest first."""
+    first_sequence: int = 0
+    """What comes next if the window is empty."""
+
+    @property
+    def expected_sequence(self) -> int:
+        """What follows its last record."""
+        return self.window[-1].next_sequence if self.window else self.first_sequence
 
 
 class ProducerPosition(NamedTuple):
@@ -47,33 +63,16 @@ class ProducerPosition(NamedTuple):
 
 
 @final
-class _Producer:
-    __slots__ = ("epoch", "first_sequence", "last_append_ms", "window")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.first_sequence = 0
-        """What comes next if the window is empty; after a start the beginning of its next epoch."""
-        self.last_append_ms = 0
-        self.window: deque[AppendedBatch] = deque(maxlen=WINDOW_BATCHES)
-
-
-@final
 class ProducerStates:
     """The last batches of every producer that wrote to this log.
 
     Invariant: offsets grow within a window. A window is empty only when all of it was truncated;
-    the epoch is still known then, and fences.
+    the epoch is still known then, and fences. Who appended last is the last one.
     """
 
-    def __init__(self, snapshots: Iterable[ProducerSnapshot] = ()) -> None:
+    def __init__(self, states: Iterable[ProducerState] = ()) -> None:
         """Start with what a checkpoint kept."""
-        self._producers: dict[int, _Producer] = {}
-        for snapshot in snapshots:
-            producer = _Producer(snapshot.producer_epoch)
-            producer.last_append_ms = snapshot.last_append_ms
-            producer.window.extend(snapshot.window)
-            self._producers[snapshot.producer_id] = producer
+        self._producers = {state.producer_id: state for state in states}
 
     def __len__(self) -> int:
         """Return the number of producers known."""
@@ -101,12 +100,11 @@ class ProducerStates:
                 f" {header.base_sequence}; it must start again at 0, under its next epoch",
                 expected_sequence=0,
             )
-        if header.producer_epoch != producer.epoch:
-            return self._check_new_epoch(header, producer.epoch)
-        window = producer.window
-        if not window and header.producer_id >= BROKER_PRODUCER_IDS_FROM:
+        if header.producer_epoch != producer.producer_epoch:
+            return self._check_new_epoch(header, producer.producer_epoch)
+        if not producer.window and header.producer_id >= BROKER_PRODUCER_IDS_FROM:
             return None
-        expected = window[-1].next_sequence if window else producer.first_sequence
+        expected = producer.expected_sequence
         if header.base_sequence == expected:
             return None
         if header.was_staged and header.base_sequence > expected:
@@ -148,22 +146,80 @@ class ProducerStates:
         It may be another batch.
         """
         producer = self._producers.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
+        if producer is None or producer.producer_epoch != header.producer_epoch:
             return None
         for batch in producer.window:
             if batch.base_sequence == header.base_sequence:
                 return batch
         return None
 
+    def admit(self, header: BatchHeader, *, now_ms: int) -> int | None:
+        """Return the offset of a batch that was appended before, `None` if it is to be appended.
+
+        Raises:
+            OverloadedError: Too many others wrote a short time ago. Whoever is forgotten too soon
+                could send a batch again, and it would be there twice.
+            BrokerError: As `check` raises.
+        """
+        if not header.is_sequenced:
+            return None
+        known_at = self.check(header)
+        if known_at is None and header.producer_id not in self._producers:
+            self._require_room(now_ms=now_ms)
+        return known_at
+
+    def _require_room(self, *, now_ms: int) -> None:
+        if len(self._producers) < PRODUCERS_MAX:
+            return
+        oldest = self._oldest()
+        if oldest is None or oldest.last_append_ms > now_ms - KEPT_AT_LEAST_MS:
+            raise OverloadedError(
+                f"{len(self._producers)} producers wrote to this partition in the last"
+                f" {KEPT_AT_LEAST_MS // 60_000} minutes, and no more are remembered; keep"
+                " producers for longer than a few batches"
+            )
+
     def appended(self, header: BatchHeader, base_offset: int, *, now_ms: int) -> None:
-        """Take note that a batch is in the log at `base_offset`."""
-        producer = self._producers.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
-        producer.last_append_ms = now_ms
-        producer.window.append(
-            AppendedBatch(header.base_sequence, header.next_sequence, base_offset)
+        """Take note that a batch is in the log at `base_offset`, behind all that is known."""
+        if not header.is_sequenced:
+            return
+        known = self._producers.pop(header.producer_id, None)
+        is_same = known is not None and known.producer_epoch == header.producer_epoch
+        window = known.window if known is not None and is_same else ()
+        self._producers[header.producer_id] = ProducerState(
+            header.producer_id,
+            header.producer_epoch,
+            now_ms,
+            (*window[1 - WINDOW_BATCHES :], _batch(header, base_offset)),
         )
+        if len(self._producers) > PRODUCERS_MAX:
+            oldest = self._oldest()
+            if oldest is not None:
+                del self._producers[oldest.producer_id]
+
+    def learn(self, headers: Iterable[BatchHeader], *, now_ms: int) -> None:
+        """Take note of batches that are in the log, maybe before others that are known.
+
+        For what could not be read when the log was opened. Learned in any order, and more than
+        once, all batches of a log lead to the same as if they had been appended.
+        """
+        for header in headers:
+            if header.is_sequenced:
+                self._learn(header, now_ms=now_ms)
+
+    def _learn(self, header: BatchHeader, *, now_ms: int) -> None:
+        known = self._producers.get(header.producer_id)
+        if known is None or known.producer_epoch < header.producer_epoch:
+            if known is not None or len(self._producers) < PRODUCERS_MAX:
+                self.appended(header, header.base_offset, now_ms=now_ms)
+            return
+        is_gap_behind = not known.window and header.next_sequence != known.first_sequence
+        if known.producer_epoch > header.producer_epoch or is_gap_behind:
+            return  # Without a window: those between the two were known, and cut off or left out.
+        by_offset = {batch.base_offset: batch for batch in known.window}
+        by_offset[header.base_offset] = _batch(header, header.base_offset)
+        window = tuple(by_offset[offset] for offset in sorted(by_offset)[-WINDOW_BATCHES:])
+        self._producers[header.producer_id] = msgspec.structs.replace(known, window=window)
 
     def truncate(self, log_end_offset: int) -> None:
         """Forget batches at or above the new end of the log.
@@ -171,34 +227,45 @@ class ProducerStates:
         A producer has at most a window of batches under way, so what it may still retry lies in
         the window even when all of it is truncated; then it has to start with the first of them.
         """
-        for producer in self._producers.values():
-            window = producer.window
-            while window and window[-1].base_offset >= log_end_offset:
-                producer.first_sequence = window.pop().base_sequence
+        for producer in list(self._producers.values()):
+            kept = tuple(each for each in producer.window if each.base_offset < log_end_offset)
+            if len(kept) < len(producer.window):
+                first_sequence = producer.window[len(kept)].base_sequence
+                self._producers[producer.producer_id] = msgspec.structs.replace(
+                    producer, window=kept, first_sequence=first_sequence
+                )
 
     def position(self, producer_id: int) -> ProducerPosition | None:
         """Return how far a producer is, `None` if nothing is known of it."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return None
-        window = producer.window
-        return ProducerPosition(producer.epoch, window[-1].next_sequence if window else None)
+        next_sequence = producer.expected_sequence if producer.window else None
+        return ProducerPosition(producer.producer_epoch, next_sequence)
 
     def expire(self, *, before_ms: int, is_kept: Callable[[int], bool]) -> None:
         """Forget producers whose last batch was appended before `before_ms`.
 
         Not those of which `is_kept` returns that they are never to be forgotten.
         """
-        for producer_id in list(self._producers):
-            is_old = self._producers[producer_id].last_append_ms < before_ms
-            if is_old and not is_kept(producer_id):
+        # By their times and not by their order: the clock may have jumped.
+        states = self._producers.values()
+        silent = [each.producer_id for each in states if each.last_append_ms < before_ms]
+        for producer_id in silent:
+            if not is_kept(producer_id):
                 del self._producers[producer_id]
 
-    def snapshot(self) -> list[ProducerSnapshot]:
+    def snapshot(self) -> list[ProducerState]:
         """Return what a checkpoint must keep."""
-        return [
-            ProducerSnapshot(
-                producer_id, producer.epoch, producer.last_append_ms, list(producer.window)
-            )
-            for producer_id, producer in self._producers.items()
-        ]
+        return list(self._producers.values())
+
+    def _oldest(self) -> ProducerState | None:
+        """Return who was silent for the longest time and may be forgotten. Brokers never are."""
+        for producer in self._producers.values():
+            if producer.producer_id < BROKER_PRODUCER_IDS_FROM:
+                return producer
+        return None
+
+
+def _batch(header: BatchHeader, base_offset: int) -> AppendedBatch:
+    return AppendedBatch(header.base_sequence, header.next_sequence, base_offset)

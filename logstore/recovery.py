@@ -346,8 +346,7 @@ class _Recovery:
             return  # The checkpoint told about its epoch and its producer.
         if self._epochs.may_assign(header.leader_epoch):
             self._epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id and not header.is_control:
-            self._producers.appended(header, header.base_offset, now_ms=self._now_ms)
+        self._producers.appended(header, header.base_offset, now_ms=self._now_ms)
 
     def _is_as_known(self, header: BatchHeader) -> bool:
         """Return whether a batch is of the epoch that wrote there, as far as the checkpoint says.

@@ -164,6 +164,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & FLAG_CONTROL)
 
     @property
+    def is_sequenced(self) -> bool:
+        """Whether a log remembers it of an idempotent producer."""
+        return self.producer_id != 0 and not self.is_control
+
+    @property
     def was_staged(self) -> bool:
         """Whether a broker appends it because it was staged, and that is committed now."""
         return self.producer_id == STAGED_PRODUCER_ID

@@ -8,7 +8,7 @@ import pytest
 from logstore.checkpoint import LogCheckpoint, read_small_file
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
-from logstore.producer_state import AppendedBatch, ProducerSnapshot
+from logstore.producer_state import AppendedBatch, ProducerState
 from logstore.recovery import open_log
 from logstore.segment_format import SegmentFooter, parse_segment_footer, parse_segment_header
 from tests.golden.dump import Fields
@@ -96,7 +96,7 @@ def test_the_checkpoint_is_read_as_it_was_written() -> None:
     disk = disk_with(checkpoint=golden("checkpoint"))
     index = SegmentIndex(base_offset=1002, interval_bytes=100)
     index.add(1002, 64, max_timestamp_before=0)
-    window = [AppendedBatch(100 + number, 101 + number, 1000 + number) for number in range(3)]
+    window = tuple(AppendedBatch(100 + number, 101 + number, 1000 + number) for number in range(3))
 
     assert read_small_file(disk, f"{DIRECTORY}/checkpoint", LogCheckpoint) == LogCheckpoint(
         log_start_offset=1000,
@@ -107,7 +107,7 @@ def test_the_checkpoint_is_read_as_it_was_written() -> None:
         first_append_ms=NOW_MS,
         index=index.to_bytes(),
         leader_epochs=[(7, 1000)],
-        producers=[ProducerSnapshot(42, 3, NOW_MS, window)],
+        producers=[ProducerState(42, 3, NOW_MS, window)],
         damage=[],
         high_watermark=1000,
         marks_deletions=True,

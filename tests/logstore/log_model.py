@@ -119,11 +119,6 @@ class ModelLog:
                 return batch
         return DuplicateSequenceError
 
-    def restart(self) -> None:
-        """Forget what only the process knew."""
-        for known in self.forgotten.values():
-            known.first_sequence = 0
-
     def lose_end(self, end: int) -> None:
         """Go back to an earlier end, as a power cut does."""
         self.batches = [batch for batch in self.batches if batch.end_offset <= end]

@@ -4,10 +4,12 @@ from collections.abc import Callable, Container
 
 from logstore.log import PartitionLog
 from logstore.log_state import LogStatus
+from logstore.producer_state import ProducerState
 from tests.logstore.logs import (
     NOW_MS,
     Image,
     Opened,
+    Producer,
     batch_bounds,
     behind,
     disk_of,
@@ -32,7 +34,8 @@ def source_of(count: int = COUNT) -> Opened:
     """Return the log of the replica that has everything, in three segments and as many epochs."""
     source = new_log()
     for number in range(count):
-        source.append(numbered(number), leader_epoch=number // 25)
+        producer = Producer(producer_id=1 + number % 3, sequence=number // 3)
+        source.append(numbered(number), leader_epoch=number // 25, producer=producer)
         if number % 7 == 6:
             source.flush()
     source.flush(checkpoint=True)
@@ -152,6 +155,12 @@ def _check_whole(opened: Opened, source: Opened) -> None:
     assert sent_by(opened.log) == sent_by(source.log)
     assert opened.log.leader_epochs.entries == source.log.leader_epochs.entries
     assert opened.log.log_end_offset == source.log.log_end_offset
+    assert producers_of(opened) == producers_of(source)
+
+
+def producers_of(opened: Opened) -> dict[int, ProducerState]:
+    """Return what a log knows of its producers, by their ids."""
+    return {state.producer_id: state for state in opened.log.producers.snapshot()}
 
 
 def sizes(opened: Opened) -> dict[str, int]:

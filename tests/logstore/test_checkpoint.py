@@ -17,7 +17,7 @@ from logstore.checkpoint import (
     write_small_file,
 )
 from logstore.damage import DamagedRange
-from logstore.producer_state import AppendedBatch, ProducerSnapshot
+from logstore.producer_state import AppendedBatch, ProducerState
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.simulation.faulty_disk import FaultyDisk
 from wire.errors import DataDirectoryError
@@ -32,7 +32,7 @@ CONTENT = LogCheckpoint(
     first_append_ms=None,
     index=b"index",
     leader_epochs=[(0, 0), (3, 50)],
-    producers=[ProducerSnapshot(7, 1, 1_700_000_000_000, [AppendedBatch(0, 10, 90)])],
+    producers=[ProducerState(7, 1, 1_700_000_000_000, (AppendedBatch(0, 10, 90),))],
     damage=[DamagedRange(60, 70)],
     high_watermark=80,
 )

@@ -269,7 +269,6 @@ class LogMachine(RuleBasedStateMachine):
         disk = disk.kill() if seed is None else disk.power_cut(Random(seed))
 
         self.opened = reopen(disk, self.opened.config)
-        self.model.restart()
 
         log, model = self.opened.log, self.model
         assert not self.opened.report.damage or self.damaged
@@ -306,7 +305,6 @@ class LogMachine(RuleBasedStateMachine):
             disk.flip_bit(f"{DIRECTORY}/{base:020}.log", place, random.randrange(8))
             self.damaged += [batch for batch in self.model.batches if batch.base_offset == hit]
         self.opened = reopen(disk, self.opened.config)
-        self.model.restart()
         assert not self.opened.report.scanned_bytes
 
     @invariant()

@@ -1,14 +1,27 @@
 """A log knows the last batches of its producers again, wherever they come from."""
 
+from random import Random
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.producer_state import WINDOW_BATCHES, ProducerSnapshot, ProducerStates
+from logstore.producer_state import (
+    KEPT_AT_LEAST_MS,
+    PRODUCERS_MAX,
+    WINDOW_BATCHES,
+    ProducerState,
+    ProducerStates,
+)
 from tests.logstore.log_model import ModelBatch, ModelLog, ModelProducer
 from tests.logstore.logs import Producer, header_of
-from wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
+from wire.errors import (
+    DuplicateSequenceError,
+    FencedProducerError,
+    OutOfOrderSequenceError,
+    OverloadedError,
+)
 from wire.produce import BROKER_PRODUCER_IDS_FROM
 from wire.record_batch import BatchHeader
 
@@ -107,6 +120,133 @@ def test_a_new_epoch_forgets_the_sequences_of_the_old_one() -> None:
     assert states.check(sent(1, epoch=5)) is None
 
 
+def test_a_restart_changes_nothing_for_a_producer_of_whom_all_was_truncated() -> None:
+    states = after(*range(10))
+    states.truncate(0)
+
+    copy = ProducerStates(states.snapshot())
+
+    assert copy.check(sent(5)) is None
+    with pytest.raises(OutOfOrderSequenceError, match="the next one here is 5"):
+        copy.check(sent(6))
+
+
+def test_what_a_checkpoint_without_first_sequences_says_is_understood() -> None:
+    """As they were written before."""
+    packed = msgspec.msgpack.encode([[7, 4, NOW_MS, [[3, 4, 103]]], [8, 0, NOW_MS, []]])
+
+    states = ProducerStates(msgspec.msgpack.decode(packed, type=list[ProducerState]))
+
+    assert states.check(sent(3, epoch=4)) == 103
+    assert states.check(sent(0, producer_id=8)) is None
+
+
+def full(*, last_append_ms: int) -> ProducerStates:
+    """Return the states of as many producers as there may be, with ids from 1 on."""
+    batch = after(0).snapshot()[0].window
+    times = [last_append_ms] + [last_append_ms + 1] * (PRODUCERS_MAX - 1)
+    return ProducerStates(
+        ProducerState(number, 0, time_ms, batch) for number, time_ms in enumerate(times, start=1)
+    )
+
+
+def test_a_producer_too_many_is_refused_and_those_that_are_known_go_on() -> None:
+    states = full(last_append_ms=NOW_MS - KEPT_AT_LEAST_MS + 1)
+
+    with pytest.raises(OverloadedError, match="100000 producers wrote to this partition"):
+        states.admit(sent(0, producer_id=PRODUCERS_MAX + 1), now_ms=NOW_MS)
+    assert states.admit(sent(1, producer_id=3), now_ms=NOW_MS) is None
+    assert states.admit(sent(0, producer_id=3), now_ms=NOW_MS) == 100
+    assert states.admit(sent(0, producer_id=0), now_ms=NOW_MS) is None
+
+
+def test_a_producer_too_many_is_remembered_instead_of_the_one_that_was_silent_longest() -> None:
+    states = full(last_append_ms=NOW_MS - KEPT_AT_LEAST_MS)
+    new = sent(0, producer_id=PRODUCERS_MAX + 1)
+
+    assert states.admit(new, now_ms=NOW_MS) is None
+    states.appended(new, 200, now_ms=NOW_MS)
+
+    assert len(states) == PRODUCERS_MAX
+    assert states.position(1) is None
+    assert states.position(2) is not None
+    with pytest.raises(OverloadedError):
+        states.admit(sent(0, producer_id=PRODUCERS_MAX + 2), now_ms=NOW_MS)
+
+
+def test_a_broker_is_never_forgotten_for_a_producer() -> None:
+    states = ProducerStates()
+    states.appended(sent(0, producer_id=BROKER_PRODUCER_IDS_FROM), 0, now_ms=0)
+    states = ProducerStates([*states.snapshot(), *full(last_append_ms=1).snapshot()[1:]])
+
+    states.appended(sent(0, producer_id=PRODUCERS_MAX + 1), 200, now_ms=NOW_MS)
+
+    assert states.position(BROKER_PRODUCER_IDS_FROM) is not None
+    assert states.position(2) is None
+
+
+@given(
+    batches=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), min_size=1, max_size=30),
+    epoch_begins=st.sets(st.integers(0, 29)),
+    hole=st.tuples(st.integers(0, 29), st.integers(0, 29)),
+    cut=st.none() | st.integers(0, 30),
+    seed=st.integers(0, 1 << 16),
+)
+def test_what_is_learned_later_leads_to_the_same_as_if_it_had_been_appended(
+    batches: list[tuple[int, int]],
+    epoch_begins: set[int],
+    hole: tuple[int, int],
+    cut: int | None,
+    seed: int,
+) -> None:
+    headers = headers_of_log(batches, epoch_begins)
+    whole, mended = ProducerStates(), ProducerStates()
+    missing = headers[hole[0] : hole[1]]
+    for header in headers:
+        whole.appended(header, header.base_offset, now_ms=NOW_MS)
+        if header not in missing:
+            mended.appended(header, header.base_offset, now_ms=NOW_MS)
+    if cut is not None:
+        end = 2 * max(cut, min(hole[1], len(headers)))  # Damage that is cut off is nobody's loss.
+        whole.truncate(end)
+        mended.truncate(end)
+
+    learned = missing * 2
+    Random(seed).shuffle(learned)
+    mended.learn(learned, now_ms=NOW_MS)
+
+    if cut is None:
+        assert by_id(mended) == by_id(whole)
+    else:
+        assert known_of(mended) == known_of(whole)
+
+
+def headers_of_log(batches: list[tuple[int, int]], epoch_begins: set[int]) -> list[BatchHeader]:
+    """Return batches of a log as of producers and record counts; some begin a new epoch."""
+    headers = list[BatchHeader]()
+    next_of: dict[int, tuple[int, int]] = {}
+    for number, (producer_id, count) in enumerate(batches):
+        epoch, sequence = next_of.get(producer_id, (0, 0))
+        if number in epoch_begins:
+            epoch, sequence = epoch + 1, 0
+        header = sent(sequence, count=count, epoch=epoch, producer_id=producer_id)
+        headers.append(msgspec.structs.replace(header, base_offset=2 * number))
+        next_of[producer_id] = (epoch, sequence + count)
+    return headers
+
+
+def by_id(states: ProducerStates) -> dict[int, ProducerState]:
+    return {state.producer_id: state for state in states.snapshot()}
+
+
+def known_of(states: ProducerStates) -> dict[int, tuple[int, int]]:
+    """Return the epoch and what comes next of each producer."""
+    return {
+        state.producer_id: (state.producer_epoch, state.expected_sequence)
+        for state in states.snapshot()
+    }
+
+
 def test_producers_do_not_disturb_each_other() -> None:
     states = after(0, 1, 2)
     states.appended(sent(0, producer_id=8), 200, now_ms=NOW_MS)
@@ -159,12 +299,12 @@ def test_a_snapshot_brings_back_all_that_is_known() -> None:
     states.appended(sent(0, producer_id=8), 200, now_ms=NOW_MS + 5)
 
     packed = msgspec.msgpack.encode(states.snapshot())
-    copy = ProducerStates(msgspec.msgpack.decode(packed, type=list[ProducerSnapshot]))
+    copy = ProducerStates(msgspec.msgpack.decode(packed, type=list[ProducerState]))
 
     assert copy.snapshot() == states.snapshot()
     assert copy.check(sent(5, epoch=4)) == 105
     copy.appended(sent(10, epoch=4), 300, now_ms=NOW_MS)
-    assert len(copy.snapshot()[0].window) == WINDOW_BATCHES
+    assert len(copy.snapshot()[-1].window) == WINDOW_BATCHES
     copy.expire(before_ms=NOW_MS + 5, is_kept=lambda _: False)
     assert len(copy) == 1
 

@@ -33,6 +33,7 @@ from tests.logstore.refilling import (
     flip,
     lose,
     note_all_damage,
+    producers_of,
     refill,
     refill_all,
     sizes,
@@ -399,6 +400,29 @@ def test_epochs_that_nothing_else_told_of_are_known_again(source: Opened) -> Non
 
     assert known == [(0, 0), (2, 60)]
     assert list(opened.log.leader_epochs.entries) == [(0, 0), (1, 25), (2, 50)]
+
+
+@pytest.mark.parametrize("offsets", [range(50, 63), range(60, 62), [57, 61]], ids=str)
+@pytest.mark.parametrize("at_once", [1, 5, COUNT])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_producers_of_what_was_filled_are_known_again(
+    source: Opened, offsets: Sequence[int], at_once: int, *, restarts: bool
+) -> None:
+    """They were not in the checkpoint: what they sent was damaged before one told of it."""
+
+    def spoil(image: Image) -> None:
+        flip(offsets)(image)
+        del image["checkpoint"]
+
+    opened = spoiled(source, spoil)
+    assert producers_of(opened) != producers_of(source)
+    if restarts:
+        opened.flush(checkpoint=True)
+        opened = opened.kill()
+
+    refill_all(opened.log, source.log, at_once=at_once)
+
+    check_whole(opened, source)
 
 
 def test_offsets_that_are_not_in_the_log_are_refused(source: Opened) -> None:

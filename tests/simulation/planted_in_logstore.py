@@ -16,7 +16,7 @@ from logstore.disk import DISK_FULL_ERRNOS, Disk, File
 from logstore.flush import Flush, FlushWork, LogPosition
 from logstore.index import SegmentIndex
 from logstore.log import PartitionLog
-from logstore.producer_state import ProducerSnapshot, ProducerStates
+from logstore.producer_state import ProducerState, ProducerStates
 from logstore.retention import deletable_count
 from logstore.scan import FileWindow
 from logstore.segment import Segment
@@ -229,7 +229,7 @@ def _take_in_last_time(
 _snapshot = ProducerStates.snapshot
 
 
-def _snapshot_without_the_last(self: ProducerStates) -> list[ProducerSnapshot]:
+def _snapshot_without_the_last(self: ProducerStates) -> list[ProducerState]:
     return [
         msgspec.structs.replace(producer, window=producer.window[:-1])
         for producer in _snapshot(self)

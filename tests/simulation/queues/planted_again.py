@@ -33,7 +33,9 @@ from wire.record_batch import BatchHeader
 
 def _check_known(self: ProducerStates, header: BatchHeader) -> int | None:
     producer = self._producers.get(header.producer_id)
-    if producer is None or (header.producer_epoch == producer.epoch and not producer.window):
+    if producer is None or (
+        header.producer_epoch == producer.producer_epoch and not producer.window
+    ):
         return None
     return _check(self, header)
 
