@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, cast, final
 import trio
 
 from client.cluster import STALE_METADATA_ERRORS, Cluster
+from client.durations import seconds_of
 from client.large_reading import LargeReader
 from client.metadata import TopicPartition
 from client.queue_directory import QueueDirectory
@@ -154,6 +155,8 @@ class _Call:
         self._ends_at = now + wait_s
         # Who was asked to wait for so long says a moment later that there is nothing.
         self._gives_up_at = now + max(wait_s + _GRACE_S, receiver.cluster.config.request_timeout)
+        self._is_leasing = True
+        """Whether nobody else is to have what is received, for a while at least."""
         self._messages: list[Message] = []
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
@@ -167,11 +170,15 @@ class _Call:
     async def run(self) -> list[Message]:
         """Receive."""
         await trio.lowlevel.checkpoint()
-        self._take_over(await self._find())
+        description = await self._find()
+        by_default = description.config["visibility_timeout_ms"]
+        timeout_ms = self.order.visibility_timeout_ms
+        self._is_leasing = bool(seconds_of(by_default) if timeout_ms is None else timeout_ms)
+        self._take_over(description)
         by_node = await self._by_node()
         if len(by_node) > 1 and not self._receiver.was_empty:
             await self._sweep(by_node)
-        while not self._messages:
+        while not self._has_messages():
             partitions = self._partitions(await self._find())
             now = trio.current_time()
             is_all_empty = self._answered.issuperset(partitions)
@@ -182,6 +189,16 @@ class _Call:
                 await self._ask_where_idle(partitions)
             await self._wait()
         return self._messages
+
+    def _has_messages(self) -> bool:
+        """Return whether there are any, without those that somebody else may have by now.
+
+        An answer may come later than the end of the lease that it speaks of.
+        """
+        if self._is_leasing:
+            now = trio.current_time()
+            self._messages = [each for each in self._messages if each.lease.expires_at > now]
+        return bool(self._messages)
 
     async def give_back_all(self) -> None:
         """Give back what the caller does not get."""

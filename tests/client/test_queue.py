@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from client.queue_message import Message
 from client.queue_sending import OutgoingMessage
 from tests.broker.world import World
-from tests.client.queue_world import made, values, work_queue
+from tests.client.queue_world import fill, made, values, work_queue
 from tests.client.worlds import client_of
 from wire.errors import (
     BatchError,
@@ -51,6 +51,39 @@ async def test_what_is_not_deleted_comes_again_when_its_time_is_over(
         assert second.receive_count == 2
         assert second.first_received_ms == first.first_received_ms
         assert second.receipt_handle != first.receipt_handle
+
+
+async def test_what_is_told_after_the_end_of_its_lease_is_not_handed_out(
+    autojump_clock: MockClock,
+) -> None:
+    """Somebody else may have it by then: its deliveries were durable late."""
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        queue = await made(client, "work", visibility_timeout=5, receive_durability="strict")
+        await queue.send(b"paid")
+        world.work.hold_syncs()
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(wait=20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(6)
+            world.work.let_all_sync()
+
+        assert [message.receive_count for message in got] == [2]
+        assert all(message.lease.expires_at > trio.current_time() for message in got)
+
+
+async def test_messages_that_are_only_looked_at_are_handed_out_whatever_the_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=0) as (_, queue):
+        await fill(queue, 3)
+
+        assert len(await queue.receive(3)) == 3
+        assert len(await queue.receive(3, visibility_timeout=0)) == 3
 
 
 async def test_waiting_ends_when_a_message_comes(autojump_clock: MockClock) -> None:
