@@ -8,6 +8,7 @@ from typing import final
 
 from client.metadata import TopicPartition
 from client.record import RecordBatch
+from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
 from wire.env import BytesLike
 from wire.errors import CorruptRecordError
 from wire.record_batch import HEADER_SIZE, has_valid_payload, parse_header
@@ -44,12 +45,19 @@ class FetchedChunk:
             next_offset = header.next_offset
         return next_offset
 
-    def take(self, position: int, *, uncompressed_bytes_max: int) -> RecordBatch | None:
+    def take(
+        self,
+        position: int,
+        *,
+        uncompressed_bytes_max: int,
+        decoder: ColumnDecoder = ALL_COLUMNS,
+    ) -> RecordBatch | None:
         """Return the next batch with records for people at `position` or later, `None` at the end.
 
         Args:
             position: Records below this offset are left out.
             uncompressed_bytes_max: A batch that unpacks to more will not be decoded.
+            decoder: Of the columns that are likely to be asked for.
 
         Raises:
             CorruptRecordError: The next batch is damaged.
@@ -71,6 +79,7 @@ class FetchedChunk:
                     batch,
                     high_watermark=self._high_watermark,
                     uncompressed_bytes_max=uncompressed_bytes_max,
+                    decoder=decoder,
                 ).between(position, None)
         return None
 

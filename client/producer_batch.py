@@ -7,9 +7,10 @@ same bytes until it is settled: acknowledged or failed.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar, final
 
+from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.produce import AckLevel
-from wire.record_batch import Columns, Headers, decode_columns, encode_batch, parse_header
+from wire.record_batch import Columns, Headers, encode_batch, parse_header
 
 RECORD_OVERHEAD_BYTES = 40
 """What Python needs to hold one bytes object in a list, beside its contents."""

@@ -11,10 +11,11 @@ from typing import TypeVar, final
 import msgspec
 
 from client.metadata import TopicPartition
+from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
 from wire.env import BytesLike
 from wire.errors import CorruptRecordError, WireFormatError
 from wire.large_messages import is_chunk, is_large
-from wire.record_batch import FLAG_LOG_APPEND_TIME, BatchHeader, Columns, Headers, decode_columns
+from wire.record_batch import BatchHeader, Columns, Headers
 
 _NO_HEADERS: Headers = ()
 Item = TypeVar("Item")
@@ -57,6 +58,7 @@ class RecordBatch:
 
     __slots__ = (
         "_columns",
+        "_decoder",
         "_header",
         "_payload",
         "_uncompressed_bytes_max",
@@ -75,8 +77,12 @@ class RecordBatch:
         *,
         high_watermark: int,
         uncompressed_bytes_max: int,
+        decoder: ColumnDecoder = ALL_COLUMNS,
     ) -> None:
-        """Take over one whole batch whose checksums are right."""
+        """Take over one whole batch whose checksums are right.
+
+        `decoder` decodes the columns that are likely to be asked for; if another one is, all are.
+        """
         self.topic = at.topic
         self.partition = at.partition
         self.base_offset = header.base_offset
@@ -88,6 +94,7 @@ class RecordBatch:
         self._header = header
         self._payload = batch
         self._uncompressed_bytes_max = uncompressed_bytes_max
+        self._decoder = decoder
         self._columns: Columns | None = None
 
     def __len__(self) -> int:
@@ -117,39 +124,48 @@ class RecordBatch:
     @property
     def offsets(self) -> Sequence[int]:
         """The offset of each record."""
-        deltas = self._decoded().offset_deltas
+        deltas = self._decoded("offset_deltas").offset_deltas
         if deltas is None:
             return range(self.base_offset, self.next_offset)
         rows = self._rows()
         return [self._header.base_offset + delta for delta in deltas[rows.start : rows.stop]]
 
     @property
+    def first_timestamp_ms(self) -> int:
+        """What the timestamps are counted from, Unix time in milliseconds."""
+        header = self._header
+        return header.max_timestamp_ms if header.has_append_time else header.first_timestamp_ms
+
+    @property
+    def timestamp_deltas(self) -> Sequence[int] | None:
+        """Milliseconds from there to the timestamp of each record; `None` if they are all 0."""
+        if self.has_append_time:
+            return None
+        deltas = self._decoded("timestamp_deltas").timestamp_deltas
+        return None if deltas is None else self._cut(deltas)
+
+    @property
     def timestamps_ms(self) -> Sequence[int]:
         """The timestamp of each record, Unix time in milliseconds."""
-        header = self._header
-        deltas = self._decoded().timestamp_deltas
-        if header.flags & FLAG_LOG_APPEND_TIME:
-            return [header.max_timestamp_ms] * len(self)
-        if deltas is None:
-            return [header.first_timestamp_ms] * len(self)
-        return list(map(header.first_timestamp_ms.__add__, self._cut(deltas)))
+        first, deltas = self.first_timestamp_ms, self.timestamp_deltas
+        return [first] * len(self) if deltas is None else [first + delta for delta in deltas]
 
     @property
     def keys(self) -> Sequence[bytes | None]:
         """The key of each record."""
-        keys = self._decoded().keys
+        keys = self._decoded("keys").keys
         return [None] * len(self) if keys is None else self._cut(keys)
 
     @property
     def values(self) -> Sequence[bytes | None]:
         """The value of each record."""
-        values = self._decoded().values
+        values = self._decoded("values").values
         return [None] * len(self) if values is None else self._cut(values)
 
     @property
     def headers(self) -> Sequence[Headers]:
         """The headers of each record."""
-        headers = self._decoded().headers
+        headers = self._decoded("headers").headers
         return [_NO_HEADERS] * len(self) if headers is None else self._cut(headers)
 
     def records(self) -> list[Record]:
@@ -179,6 +195,7 @@ class RecordBatch:
             self._payload,
             high_watermark=self.high_watermark,
             uncompressed_bytes_max=self._uncompressed_bytes_max,
+            decoder=self._decoder,
         )
         part._columns = self._columns
         part.base_offset = base_offset
@@ -192,7 +209,7 @@ class RecordBatch:
         end = self.next_offset - header.base_offset
         if header.record_count == header.last_offset_delta + 1:
             return range(first, end)
-        deltas = self._decoded().offset_deltas or range(header.record_count)
+        deltas = self._decoded("offset_deltas").offset_deltas or range(header.record_count)
         return range(bisect_left(deltas, first), bisect_left(deltas, end))
 
     def _cut(self, column: Sequence[Item]) -> Sequence[Item]:
@@ -201,10 +218,13 @@ class RecordBatch:
             return column
         return column[rows.start : rows.stop]
 
-    def _decoded(self) -> Columns:
+    def _decoded(self, wanted: str) -> Columns:
+        """Return columns, `wanted` among them."""
+        if wanted not in self._decoder.columns:
+            self._decoder, self._columns = ALL_COLUMNS, None
         if self._columns is None:
             try:
-                self._columns = decode_columns(
+                self._columns = self._decoder.decode(
                     self._header,
                     self._payload,
                     uncompressed_length_max=self._uncompressed_bytes_max,

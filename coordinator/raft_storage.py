@@ -28,8 +28,9 @@ from logstore.log import PartitionLog
 from logstore.recovery import RecoveryReport, open_log
 from logstore.restart import begin_log, restart_log
 from logstore.segment_format import SegmentHeader
+from wire.batch_columns import decode_columns
 from wire.errors import CorruptRecordError, LogOfflineError, WireFormatError
-from wire.record_batch import HEADER_SIZE, Columns, decode_columns, encode_batch, parse_header
+from wire.record_batch import HEADER_SIZE, Columns, encode_batch, parse_header
 
 OWNER: Final = SegmentHeader(b"tidelog-metadata", 0, 0)
 CONFIG: Final = LogConfig(

@@ -35,20 +35,18 @@ what tells damage from a torn tail.
 
 The payload is a msgpack array of columns, then compressed:
 `[timestamp_deltas, keys, values, headers, offset_deltas]`, each an array with one element for
-each record, or nil when it is absent or trivial.
+each record, or nil when it is absent or trivial. `wire.batch_columns` decodes it.
 """
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Annotated
 
 import msgspec
 from crc32c import crc32c
 
-from wire.compression import Codec, compress, decompress
+from wire.compression import Codec, compress
 from wire.env import BytesLike
-from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
+from wire.errors import CorruptBatchError, InvalidBatchError
 from wire.produce import STAGED_PRODUCER_ID
 from wire.queues import CHUNK_HEADER, HEADER_PREFIX
 
@@ -80,7 +78,8 @@ serves a queue looks into the payload only then."""
 FLAG_CHUNKS = 0x0100
 """Every record is a chunk of a large message (`wire.queues.CHUNK_HEADER`): whoever serves a queue
 passes over the batch without looking into it."""
-_KNOWN_FLAGS = 0x01FF
+KNOWN_FLAGS = 0x01FF
+"""A batch with another one is of a newer version."""
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
@@ -177,19 +176,6 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 Headers = tuple[tuple[str, bytes], ...]
 """The headers of one record, in the order in which they were given."""
 
-_TimestampDelta = Annotated[int, msgspec.Meta(gt=-TIMESTAMP_END_MS, lt=TIMESTAMP_END_MS)]
-_Columns = tuple[
-    list[_TimestampDelta] | None,
-    list[bytes | None] | None,
-    list[bytes | None] | None,
-    list[Headers] | None,
-    list[int] | None,
-]
-_column_decoder = msgspec.msgpack.Decoder(_Columns)
-_Skipped = msgspec.Raw
-_timestamp_decoder = msgspec.msgpack.Decoder(
-    tuple[list[_TimestampDelta] | None, _Skipped, _Skipped, _Skipped, _Skipped]
-)
 _column_encoder = msgspec.msgpack.Encoder()
 
 
@@ -380,7 +366,7 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
     count = header.record_count
     if header.format_version != FORMAT_VERSION:
         return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
-    if header.flags & ~_KNOWN_FLAGS or header.codec not in _KNOWN_CODECS:
+    if header.flags & ~KNOWN_FLAGS or header.codec not in _KNOWN_CODECS:
         return f"batch flags {header.flags:#06x} are not known to this broker"
     if header.flags & _BROKER_FLAGS:
         return f"batch flags {header.flags:#06x} are for brokers to set, not for producers"
@@ -396,87 +382,3 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
     if header.next_sequence > SEQUENCE_END:
         return f"{count} records from sequence {header.base_sequence} on are beyond the last one"
     return None
-
-
-def decode_columns(
-    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
-) -> Columns:
-    """Return the columns of one whole batch whose checksums have been checked.
-
-    Raises:
-        WireFormatError: The payload is not what the header says, or larger than
-            `uncompressed_length_max`.
-    """
-    plain = _unpack(header, batch, uncompressed_length_max)
-    try:
-        columns = Columns(header.record_count, *_column_decoder.decode(plain))
-    except ValueError as error:  # A MsgspecError, or a UnicodeDecodeError in a header's name.
-        raise WireFormatError(f"the payload is not five columns: {error}") from error
-    _check_lengths(columns)
-    _check_timestamps(header, columns.timestamp_deltas)
-    _check_offsets(header, columns.offset_deltas)
-    return columns
-
-
-def decode_timestamp_deltas(
-    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
-) -> Sequence[int] | None:
-    """Return only the first column of a batch; the others are passed over.
-
-    For brokers, which search by time: it takes a fraction of the memory.
-
-    Raises:
-        WireFormatError: As for `decode_columns`, as far as the column is concerned.
-    """
-    plain = _unpack(header, batch, uncompressed_length_max)
-    try:
-        deltas, *_ = _timestamp_decoder.decode(plain)
-    except (ValueError, RecursionError) as error:
-        raise WireFormatError(f"the payload is not five columns: {error}") from error
-    if deltas is not None and len(deltas) != header.record_count:
-        raise WireFormatError(
-            f"a column of {len(deltas)} records under a header of {header.record_count}"
-        )
-    _check_timestamps(header, deltas)
-    return deltas
-
-
-def _unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
-    """Return the payload before compression, after checking what can be known before it."""
-    if header.format_version != FORMAT_VERSION or header.flags & ~_KNOWN_FLAGS:
-        raise WireFormatError(
-            f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
-            f" is of a newer version; upgrade this side"
-        )
-    if header.uncompressed_length > length_max:
-        raise WireFormatError(
-            f"the batch unpacks to {header.uncompressed_length} bytes, the limit is {length_max}"
-        )
-    payload = memoryview(batch)[HEADER_SIZE:]
-    return decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
-
-
-def _check_lengths(columns: Columns) -> None:
-    count, *all_columns = msgspec.structs.astuple(columns)
-    lengths = [len(column) for column in all_columns if column is not None]
-    if any(length != count for length in lengths):
-        raise WireFormatError(f"columns of {lengths} records under a header of {count}")
-    if count and not lengths:
-        # Six bytes would announce millions of records.
-        raise WireFormatError(f"a header of {count} records over a payload without columns")
-
-
-def _check_timestamps(header: BatchHeader, deltas: Sequence[int] | None) -> None:
-    # Searches by time rely on the end; nothing relies on a start.
-    if deltas and header.first_timestamp_ms + max(deltas) > header.max_timestamp_ms:
-        raise WireFormatError("a record is younger than the last timestamp of its batch")
-
-
-def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:
-    if deltas is None:
-        if header.record_count > header.last_offset_delta + 1:
-            raise WireFormatError("more records than offsets")
-    elif deltas and (deltas[0] < 0 or deltas[-1] > header.last_offset_delta):
-        raise WireFormatError("offsets of records lie outside of their batch")
-    elif any(a >= b for a, b in pairwise(deltas)):
-        raise WireFormatError("offsets of records do not grow")

@@ -9,6 +9,7 @@ import trio
 
 from broker.partition import Partition
 from logstore.slice import LogSlice
+from wire.batch_columns import decode_timestamp_deltas
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -25,7 +26,7 @@ from wire.fetch import (
     PartitionOffset,
     PartitionOffsetAt,
 )
-from wire.record_batch import BatchHeader, decode_timestamp_deltas, parse_header
+from wire.record_batch import BatchHeader, parse_header
 
 Found = TypeVar("Found")
 

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from queue_layer.pending_moves import DeadLetters
+from wire.batch_columns import decode_columns
 from wire.errors import WireFormatError
 from wire.large_messages import ChunkMap, chunks_of
 from wire.produce import BROKER_PRODUCER_IDS_FROM
@@ -25,7 +26,7 @@ from wire.queues import (
     RECEIVE_COUNT_HEADER,
     SENT_TO_HEADER,
 )
-from wire.record_batch import BatchHeader, Columns, Headers, decode_columns, encode_batch
+from wire.record_batch import BatchHeader, Columns, Headers, encode_batch
 
 _MOVED_BYTES_MAX: Final = 256 << 10
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20

@@ -18,6 +18,7 @@ from logstore.scan import walk_headers
 from logstore.slice import LogSlice
 from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, Undone, decode, encode
 from queue_layer.snapshots import is_snapshot_due
+from wire.batch_columns import decode_columns
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -25,7 +26,7 @@ from wire.errors import (
     NotLeaderError,
 )
 from wire.produce import AckLevel, Acks
-from wire.record_batch import Columns, check_produced, decode_columns, encode_batch
+from wire.record_batch import Columns, check_produced, encode_batch
 
 _STEP_BYTES: Final = 64 << 10
 """Applied in one go, before others get their turn."""

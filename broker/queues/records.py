@@ -19,13 +19,14 @@ from logstore.scan import walk_headers
 from logstore.slice import LogSlice, corrupt
 from queue_layer.delivery_order import RecordFields
 from queue_layer.queue_partition import QueuePartition
+from wire.batch_columns import decode_columns
 from wire.errors import (
     CorruptRecordError,
     LeaderNotAvailableError,
     WireFormatError,
 )
 from wire.queues import CHUNK_HEADER, DELIVER_AT_HEADER, PRIORITY_HEADER, ReceivedRun, Run, SeenRun
-from wire.record_batch import BatchHeader, Columns, decode_columns
+from wire.record_batch import BatchHeader, Columns
 
 Result = TypeVar("Result")
 

@@ -21,9 +21,10 @@ from logstore.slice import LogSlice, corrupt
 from queue_layer.deduplication import DeduplicationWindow
 from queue_layer.send_quota import SendQuota
 from queue_layer.sending import SentMessage, SentMessages, messages_of
+from wire.batch_columns import decode_columns
 from wire.env import BytesLike
 from wire.errors import BrokerError, InvalidBatchError, NotLeaderError, WireFormatError
-from wire.record_batch import BatchHeader, Columns, decode_columns, parse_header
+from wire.record_batch import BatchHeader, Columns, parse_header
 
 _STEP_BYTES: Final = 1 << 20
 _STEPS_AT_ONCE: Final = 4

@@ -8,6 +8,7 @@ import trio
 from tests.broker.world import START_MS
 from wire import api
 from wire.api import Api
+from wire.batch_columns import decode_columns
 from wire.env import BytesLike
 from wire.errors import BrokerError, ErrorDetail, from_wire
 from wire.fetch import (
@@ -27,14 +28,7 @@ from wire.produce import (
     ProduceReply,
     ProduceRequest,
 )
-from wire.record_batch import (
-    Columns,
-    Headers,
-    decode_columns,
-    encode_batch,
-    has_valid_payload,
-    parse_header,
-)
+from wire.record_batch import Columns, Headers, encode_batch, has_valid_payload, parse_header
 from wire.rpc import Outcome, RpcConnection
 from wire.topics import (
     AlterTopicRequest,

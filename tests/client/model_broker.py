@@ -8,6 +8,7 @@ from collections import deque
 from typing import NamedTuple, final
 
 from client.accumulator import Accumulator, Departure
+from wire.batch_columns import decode_columns
 from wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -21,7 +22,7 @@ from wire.errors import (
     UnexpectedServerError,
 )
 from wire.produce import AckLevel
-from wire.record_batch import decode_columns, parse_header
+from wire.record_batch import parse_header
 
 _WINDOW = 5
 

@@ -3,9 +3,10 @@
 import pytest
 
 from client.producer_batch import Fate, ProducerBatch
+from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.produce import AckLevel
-from wire.record_batch import Columns, check_produced, decode_columns
+from wire.record_batch import Columns, check_produced
 
 LIMIT = 1 << 20
 

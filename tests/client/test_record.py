@@ -4,6 +4,7 @@ import pytest
 
 from client.metadata import TopicPartition
 from client.record import Record, RecordBatch
+from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
 from wire.errors import CorruptRecordError
 from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
 
@@ -11,13 +12,21 @@ AT = TopicPartition("orders", 2)
 HEADERS = (("name", b"value"),)
 
 
-def batch_of(columns: Columns, *, base_offset: int = 10, limit: int = 1 << 20) -> RecordBatch:
+def batch_of(
+    columns: Columns,
+    *,
+    base_offset: int = 10,
+    limit: int = 1 << 20,
+    decoder: ColumnDecoder = ALL_COLUMNS,
+) -> RecordBatch:
     encoded = encode_batch(columns, first_timestamp_ms=1000)
     stamp_leader(memoryview(encoded), base_offset=base_offset, leader_epoch=0)
     stamp_replica(memoryview(encoded), durable_position=0)
     header = parse_header(encoded)
     assert header is not None
-    return RecordBatch(AT, header, encoded, high_watermark=99, uncompressed_bytes_max=limit)
+    return RecordBatch(
+        AT, header, encoded, high_watermark=99, uncompressed_bytes_max=limit, decoder=decoder
+    )
 
 
 FULL = Columns(
@@ -49,6 +58,20 @@ def test_columns_that_were_not_sent_are_there_all_the_same() -> None:
     assert list(batch.keys) == [None] * 3
     assert list(batch.headers) == [()] * 3
     assert [record.value for record in batch] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("likely", [(), ("values",), ("keys", "headers")])
+def test_a_column_that_nobody_was_likely_to_ask_for_is_there_all_the_same(
+    likely: tuple[str, ...],
+) -> None:
+    batch = batch_of(FULL, decoder=ColumnDecoder(likely))
+
+    assert list(batch.offsets) == [10, 11, 12]
+    part = batch.between(11, None)
+    assert list(batch.values) == [b"1", b"2", None]
+    assert batch.records() == batch_of(FULL).records()
+    assert list(part.keys) == [None, b"c"]
+    assert part.records() == batch_of(FULL).between(11, None).records()
 
 
 def test_a_part_has_the_records_between_two_offsets() -> None:

@@ -14,9 +14,10 @@ from tests.golden.regenerate import (
 from tests.wire.batches import SAMPLE_COLUMNS
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, IN_OLDER_VERSIONS, OUT_OF_RANGE
 from wire import api
+from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.frame import Frame, FrameDecoder, FrameKind
-from wire.record_batch import check_produced, decode_columns, has_valid_payload, parse_header
+from wire.record_batch import check_produced, has_valid_payload, parse_header
 
 WRITTEN_NOW = golden_files()
 FRAME_FILES = sorted(path.name for path in (FOLDER / "frames").glob("*.bin"))

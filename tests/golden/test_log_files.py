@@ -29,7 +29,8 @@ from tests.golden.log_files import (
 from tests.golden.regenerate import FOLDER
 from tests.golden.test_format_pages import code_blocks, page, table_rows
 from tests.simulation.faulty_disk import FaultyDisk
-from wire.record_batch import decode_columns, parse_header
+from wire.batch_columns import decode_columns
+from wire.record_batch import parse_header
 
 WRITTEN_NOW = log_files()
 PAGES = ["segment", "index", "checkpoint"]

@@ -13,12 +13,12 @@ from logstore.recovery import RecoveryReport, open_log
 from logstore.segment import segment_path
 from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.simulation.faulty_disk import FaultyDisk
+from wire.batch_columns import decode_columns
 from wire.errors import CorruptRecordError
 from wire.record_batch import (
     BatchHeader,
     Columns,
     check_produced,
-    decode_columns,
     encode_batch,
     parse_header,
     stamp_leader,

@@ -27,6 +27,7 @@ from tests.simulation.plans import ReadingPlan
 from tests.simulation.process import Process
 from tests.simulation.sometimes import Sometimes
 from wire import api
+from wire.batch_columns import decode_columns
 from wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -38,7 +39,7 @@ from wire.errors import (
     from_wire,
 )
 from wire.fetch import FetchRequest, PartitionFetch, PartitionFetched
-from wire.record_batch import decode_columns, has_valid_payload, parse_header
+from wire.record_batch import has_valid_payload, parse_header
 from wire.rpc import RpcConnection, open_rpc
 
 PATIENCE_S = 4.0

@@ -8,15 +8,9 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
+from wire.batch_columns import decode_columns
 from wire.compression import Codec
-from wire.record_batch import (
-    Columns,
-    decode_columns,
-    encode_batch,
-    parse_header,
-    stamp_leader,
-    stamp_replica,
-)
+from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
 
 HEADER_FIELDS = {
     "sync_marker": (0, "I"),

@@ -4,16 +4,10 @@ import msgpack
 import pytest
 
 from tests.wire.batches import HEADER_SIZE, decoded, lie, sample_batch, with_payload
+from wire.batch_columns import decode_columns, decode_timestamp_deltas
 from wire.compression import CODEC_NAMES, Codec
 from wire.errors import WireFormatError
-from wire.record_batch import (
-    Columns,
-    check_produced,
-    decode_columns,
-    decode_timestamp_deltas,
-    encode_batch,
-    parse_header,
-)
+from wire.record_batch import Columns, check_produced, encode_batch, parse_header
 
 CODECS = list(CODEC_NAMES.values())
 

@@ -21,11 +21,12 @@ from tests.wire.brokers import APIS
 from tests.wire.memory import at_most_allocated
 from tests.wire.samples import EXCHANGES
 from wire import api
+from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.connection import ClientConnection, Request, ServerConnection
 from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
 from wire.frame import PREFIX_SIZE, FrameDecoder
-from wire.record_batch import Columns, check_produced, decode_columns, parse_header
+from wire.record_batch import Columns, check_produced, parse_header
 from wire.session import ApiVersions, HelloRequest
 
 KiB = 1024

@@ -22,6 +22,7 @@ from tests.wire.batches import (
     with_payload,
 )
 from wire import record_batch
+from wire.batch_columns import decode_columns
 from wire.compression import CODEC_NAMES, Codec
 from wire.errors import CorruptBatchError, InvalidBatchError
 from wire.record_batch import (
@@ -31,7 +32,6 @@ from wire.record_batch import (
     BatchHeader,
     Columns,
     check_produced,
-    decode_columns,
     encode_batch,
     has_valid_payload,
     parse_header,

@@ -11,6 +11,7 @@ from tests.broker.asking import Pending, raise_if, submit
 from tests.broker.world import START_MS
 from tests.broker.world import settle as let_happen
 from wire import api
+from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.errors import from_wire
 from wire.queues import (
@@ -35,13 +36,7 @@ from wire.queues import (
     SettleReply,
     SettleRequest,
 )
-from wire.record_batch import (
-    Columns,
-    decode_columns,
-    encode_batch,
-    has_valid_payload,
-    parse_header,
-)
+from wire.record_batch import Columns, encode_batch, has_valid_payload, parse_header
 from wire.rpc import RpcConnection
 
 

@@ -31,6 +31,7 @@ from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload
 from wire import api
+from wire.batch_columns import decode_columns
 from wire.fetch import FetchRequest, PartitionFetch
 from wire.queue_admin import AlterQueueRequest
 from wire.queues import (
@@ -48,7 +49,7 @@ from wire.queues import (
     Settlement,
     SettleRequest,
 )
-from wire.record_batch import decode_columns, parse_header
+from wire.record_batch import parse_header
 from wire.rpc import RpcConnection
 
 
