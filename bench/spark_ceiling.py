@@ -20,8 +20,8 @@ def one_batch(columns: list[str]) -> pa.RecordBatch:
     """Return a batch as the connector makes them."""
     rows = ArrowRows(arrow_schema(columns, [COLUMN_TYPES[name] for name in columns]))
     count = ROWS_MAX
-    times, keys, values = [0] * count, [None] * count, [VALUE] * count
-    rows.add(GivenRecords("spark", 0, False, range(count), times, keys, values, [()] * count))
+    keys, values = [None] * count, [VALUE] * count
+    rows.add(GivenRecords("spark", 0, False, range(count), 0, None, keys, values, [()] * count))
     return rows.take()
 
 

@@ -3,8 +3,10 @@
 Pure: no clock, no I/O. Imports pyarrow, so only readers and writers import it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +31,7 @@ BYTES_MAX: Final = 4 << 20
 
 _HEADER_FIELDS: Final = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 _TIME: Final = pa.timestamp("us", tz="UTC")
+_TIME_IN_MS: Final = pa.timestamp("ms", tz="UTC")
 _TYPES: Final = {
     "binary": pa.binary(),
     "string": pa.string(),
@@ -41,7 +44,7 @@ _TYPES: Final = {
 }
 """By the names that Spark gives them; they are what Spark makes of its own types."""
 _HEADERS_TYPE: Final = _TYPES["array<struct<key:string,value:binary>>"]
-_COUNTED: Final = pa.array(range(ROWS_MAX), pa.int64())
+_OFFSET_BYTES: Final = 8
 
 
 def arrow_schema(columns: Sequence[str], types: Sequence[str]) -> pa.Schema:
@@ -58,10 +61,10 @@ class ArrowRows:
     def __init__(self, schema: pa.Schema) -> None:
         """Begin with none."""
         self._schema = schema
-        self._makers = [_MAKERS[name] for name in schema.names]
-        self._pieces: list[list[pa.Array]] = [[] for _ in self._makers]
+        self._columns = [_COLUMNS[name]() for name in schema.names]
         self.row_count = 0
         self.byte_count = 0
+        """Of columns that are not the same for all records of a batch."""
 
     @property
     def is_full(self) -> bool:
@@ -70,32 +73,118 @@ class ArrowRows:
 
     def add(self, records: RecordColumns) -> None:
         """Add records; nothing of them is referred to afterwards."""
-        for pieces, make in zip(self._pieces, self._makers, strict=True):
-            piece = make(records)
-            pieces.append(piece)
-            self.byte_count += piece.nbytes
+        for column in self._columns:
+            self.byte_count += column.add(records)
         self.row_count += len(records)
 
     def take(self) -> pa.RecordBatch:
         """Return all rows as one batch, and begin with none."""
-        arrays = [
-            pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces) for pieces in self._pieces
-        ]
-        self._pieces = [[] for _ in self._makers]
+        arrays = [column.take() for column in self._columns]
         self.row_count = self.byte_count = 0
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _offsets(records: RecordColumns) -> pa.Array:
-    offsets = records.offsets
-    if isinstance(offsets, range) and len(offsets) <= ROWS_MAX:
-        # Nearly always: then no number is made one by one.
-        return pc.add(_COUNTED.slice(0, len(offsets)), pa.scalar(offsets.start, pa.int64()))
-    return pa.array(offsets, pa.int64())
+class _Column(Protocol):
+    """One column of the rows that are put together."""
+
+    def add(self, records: RecordColumns) -> int:
+        """Add what records have; return how many bytes that takes."""
+        ...
+
+    def take(self) -> pa.Array:
+        """Return all of it, and begin with nothing."""
+        ...
+
+
+@final
+class _Pieces:
+    """A column with a value for each record: an array for each batch of records."""
+
+    def __init__(self, make: "_Maker", kind: pa.DataType | None = None) -> None:
+        """Have `make` make the arrays, and cast them to `kind` in the end."""
+        self._make = make
+        self._kind = kind
+        self._pieces: list[pa.Array] = []
+
+    def add(self, records: RecordColumns) -> int:
+        piece = self._make(records)
+        self._pieces.append(piece)
+        return piece.nbytes
+
+    def take(self) -> pa.Array:
+        whole = _joined(self._pieces)
+        self._pieces = []
+        return whole if self._kind is None else whole.cast(self._kind)
+
+
+@final
+class _Runs:
+    """A column whose value is the same for all records of a batch, and mostly beyond it."""
+
+    def __init__(self, value_of: Callable[[RecordColumns], object], kind: pa.DataType) -> None:
+        """Have `value_of` say which."""
+        self._value_of = value_of
+        self._kind = kind
+        self._runs: list[tuple[object, int]] = []
+
+    def add(self, records: RecordColumns) -> int:
+        value, count = self._value_of(records), len(records)
+        if self._runs and self._runs[-1][0] == value:
+            count += self._runs.pop()[1]
+        self._runs.append((value, count))
+        return 0
+
+    def take(self) -> pa.Array:
+        runs = [pa.repeat(pa.scalar(value, self._kind), count) for value, count in self._runs]
+        self._runs = []
+        return _joined(runs)
+
+
+@final
+class _Offsets:
+    """Offsets, which nearly always follow each other: then no number is made one by one."""
+
+    def __init__(self) -> None:
+        self._runs: list[Sequence[int]] = []
+
+    def add(self, records: RecordColumns) -> int:
+        offsets = records.offsets
+        last = self._runs[-1] if self._runs else None
+        if isinstance(offsets, range) and isinstance(last, range) and last.stop == offsets.start:
+            self._runs[-1] = range(last.start, offsets.stop)
+        else:
+            self._runs.append(offsets)
+        return len(offsets) * _OFFSET_BYTES
+
+    def take(self) -> pa.Array:
+        runs = [_numbers(run) for run in self._runs]
+        self._runs = []
+        return _joined(runs)
+
+
+def _joined(pieces: list[pa.Array]) -> pa.Array:
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+
+def _numbers(numbers: Sequence[int]) -> pa.Array:
+    if isinstance(numbers, range):
+        ones = pa.repeat(pa.scalar(1, pa.int64()), len(numbers))
+        return pc.cumulative_sum(ones, start=numbers.start - 1)
+    content = pa.py_buffer(array("q", numbers))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, content])
 
 
 def _times(times_ms: Sequence[int | None]) -> pa.Array:
-    return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(_TIME)
+    return pa.array(times_ms, _TIME_IN_MS).cast(_TIME)
+
+
+def _timestamps(records: RecordColumns) -> pa.Array:
+    """Return times in milliseconds."""
+    first = pa.scalar(records.first_timestamp_ms, pa.int64())
+    deltas = records.timestamp_deltas
+    if deltas is None:
+        return pa.repeat(first, len(records)).view(_TIME_IN_MS)
+    return pc.add(_numbers(deltas), first).view(_TIME_IN_MS)
 
 
 def _headers(records: RecordColumns) -> pa.Array:
@@ -153,25 +242,28 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
+def _of_headers(name: str, read: Callable[[bytes], Any], kind: pa.DataType) -> "_Factory":
+    return partial(_Pieces, _from_header(name, read, kind))
+
+
 _Maker = Callable[[RecordColumns], pa.Array]
-_MAKERS: Final[dict[str, _Maker]] = {
-    "key": lambda records: pa.array(records.keys, pa.binary()),
-    "value": lambda records: pa.array(records.values, pa.binary()),
-    "topic": lambda records: pa.repeat(records.topic, len(records)),
-    "partition": lambda records: pa.repeat(pa.scalar(records.partition, pa.int32()), len(records)),
-    "offset": _offsets,
-    "timestamp": lambda records: _times(records.timestamps_ms),
-    "timestampType": lambda records: pa.repeat(
-        pa.scalar(int(records.has_append_time), pa.int32()), len(records)
-    ),
-    "headers": _headers,
-    "originQueue": _from_header(ORIGIN_QUEUE_HEADER, _text, pa.string()),
-    "originTopic": _from_header(ORIGIN_TOPIC_HEADER, _text, pa.string()),
-    "originPartition": _from_header(ORIGIN_PARTITION_HEADER, _INT, pa.int32()),
-    "originOffset": _from_header(ORIGIN_OFFSET_HEADER, _LONG, pa.int64()),
-    "receiveCount": _from_header(RECEIVE_COUNT_HEADER, _INT, pa.int32()),
-    "firstReceived": _from_header(FIRST_RECEIVED_HEADER, _TIME_MS, _TIME),
-    "lastReceived": _from_header(LAST_RECEIVED_HEADER, _TIME_MS, _TIME),
-    "firstSent": _from_header(FIRST_SENT_HEADER, _TIME_MS, _TIME),
-    "reason": _from_header(REASON_HEADER, _text, pa.string()),
+_Factory = Callable[[], _Column]
+_COLUMNS: Final[Mapping[str, _Factory]] = {
+    "key": partial(_Pieces, lambda records: pa.array(records.keys, pa.binary())),
+    "value": partial(_Pieces, lambda records: pa.array(records.values, pa.binary())),
+    "topic": partial(_Runs, lambda records: records.topic, pa.string()),
+    "partition": partial(_Runs, lambda records: records.partition, pa.int32()),
+    "offset": _Offsets,
+    "timestamp": partial(_Pieces, _timestamps, _TIME),
+    "timestampType": partial(_Runs, lambda records: int(records.has_append_time), pa.int32()),
+    "headers": partial(_Pieces, _headers),
+    "originQueue": _of_headers(ORIGIN_QUEUE_HEADER, _text, pa.string()),
+    "originTopic": _of_headers(ORIGIN_TOPIC_HEADER, _text, pa.string()),
+    "originPartition": _of_headers(ORIGIN_PARTITION_HEADER, _INT, pa.int32()),
+    "originOffset": _of_headers(ORIGIN_OFFSET_HEADER, _LONG, pa.int64()),
+    "receiveCount": _of_headers(RECEIVE_COUNT_HEADER, _INT, pa.int32()),
+    "firstReceived": _of_headers(FIRST_RECEIVED_HEADER, _TIME_MS, _TIME),
+    "lastReceived": _of_headers(LAST_RECEIVED_HEADER, _TIME_MS, _TIME),
+    "firstSent": _of_headers(FIRST_SENT_HEADER, _TIME_MS, _TIME),
+    "reason": _of_headers(REASON_HEADER, _text, pa.string()),
 }

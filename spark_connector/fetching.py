@@ -16,6 +16,7 @@ from spark_connector.data_loss import lost
 from spark_connector.link import Link
 from spark_connector.offsets import Slice
 from wire import api
+from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
 from wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
@@ -58,15 +59,19 @@ class RangeFetcher:
         self._damaged_count = 0
         self._missing_count = 0
         self._gives_up_at = 0.0
+        self._decoder = ALL_COLUMNS
 
-    def batches(self) -> Iterator[RecordBatch]:
+    def batches(self, decoder: ColumnDecoder = ALL_COLUMNS) -> Iterator[RecordBatch]:
         """Yield all batches that have records of the slice, cut to it.
+
+        `decoder` decodes the columns that are likely to be asked for.
 
         Raises:
             DataLossError: Some are gone, and that matters.
             CorruptRecordError: A batch is damaged.
             TidelogError: For `timeout_ms` nobody could be asked; what went wrong last.
         """
+        self._decoder = decoder
         self._moved()
         while self._position < self._wanted.end:
             try:
@@ -128,7 +133,11 @@ class RangeFetcher:
     def _taken(self, chunk: FetchedChunk) -> Iterator[RecordBatch]:
         end = self._wanted.end
         while self._position < end:
-            batch = chunk.take(self._position, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX)
+            batch = chunk.take(
+                self._position,
+                uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX,
+                decoder=self._decoder,
+            )
             passed = min(max(self._position, chunk.passed_offset), end)
             cut = None if batch is None else batch.between(self._position, end)
             if passed > self._position:

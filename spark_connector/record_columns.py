@@ -35,8 +35,13 @@ class RecordColumns(Protocol):
         ...
 
     @property
-    def timestamps_ms(self) -> Sequence[int]:
-        """Unix time in milliseconds."""
+    def first_timestamp_ms(self) -> int:
+        """What the deltas are counted from: Unix time in milliseconds."""
+        ...
+
+    @property
+    def timestamp_deltas(self) -> Sequence[int] | None:
+        """The milliseconds from there to the time of each; `None` if all have the first one."""
         ...
 
     @property
@@ -68,7 +73,8 @@ class GivenRecords:
     partition: int
     has_append_time: bool
     offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
+    first_timestamp_ms: int
+    timestamp_deltas: Sequence[int] | None
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
@@ -88,14 +94,15 @@ def only(
         rows: Which to keep, ascending.
         values: Of all of them.
     """
-    offsets, times = records.offsets, records.timestamps_ms
+    offsets, deltas = records.offsets, records.timestamp_deltas
     keys, headers = records.keys, records.headers
     return GivenRecords(
         records.topic,
         records.partition,
         records.has_append_time,
         [offsets[row] for row in rows],
-        [times[row] for row in rows],
+        records.first_timestamp_ms,
+        None if deltas is None else [deltas[row] for row in rows],
         [keys[row] for row in rows],
         [values[row] for row in rows],
         [headers[row] for row in rows],

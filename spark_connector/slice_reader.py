@@ -4,17 +4,20 @@ Shell: puts the parts together. Nothing is kept but one Arrow batch, one answer 
 what is on its way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from spark_connector.arrow import ArrowRows
+from spark_connector.columns import RECORD_COLUMNS
 from spark_connector.fetching import RangeFetcher
 from spark_connector.large import LargeJoiner
 from spark_connector.offsets import Slice
 from spark_connector.pool import borrowed
 from spark_connector.read_options import ReadOptions
 from spark_connector.record_columns import of_origin
+from wire.batch_columns import ColumnDecoder
 
 
 def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterator[pa.RecordBatch]:
@@ -26,6 +29,7 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
         TidelogError: Nobody could be asked in time.
     """
     rows = ArrowRows(schema)
+    decoder = _decoder(schema.names)
     queue = options.selection.dead_letters_of
     joiner = LargeJoiner(options, wanted) if options.large_messages == "join" else None
     with borrowed(options.connection) as brokers:
@@ -36,7 +40,7 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
             timeout_ms=options.fetch_timeout_ms,
         )
         try:
-            for batch in fetcher.batches():
+            for batch in fetcher.batches(decoder):
                 records = joiner.joined(batch) if joiner is not None else batch
                 if records is not None and queue is not None:
                     records = of_origin(records, queue)
@@ -48,3 +52,15 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
             fetcher.close()
     if rows.row_count:
         yield rows.take()
+
+
+_DECODED: Final = {"key": "keys", "value": "values", "timestamp": "timestamp_deltas"}
+_WITHOUT_HEADERS: Final = frozenset(RECORD_COLUMNS)
+
+
+def _decoder(columns: Sequence[str]) -> ColumnDecoder:
+    """Return what decodes no more than some columns of Spark need."""
+    wanted = {_DECODED[name] for name in columns if name in _DECODED}
+    if not _WITHOUT_HEADERS.issuperset(columns):
+        wanted.add("headers")
+    return ColumnDecoder(wanted)

@@ -1,5 +1,6 @@
 """Records become Arrow columns of exactly the types that Spark asks for."""
 
+import dataclasses
 import datetime as dt
 
 import pytest
@@ -32,7 +33,8 @@ def rows(**columns: str) -> ArrowRows:
 def records(count: int, first: int = 0, **given: object) -> GivenRecords:
     columns = {
         "offsets": range(first, first + count),
-        "timestamps_ms": [1_700_000_000_123] * count,
+        "first_timestamp_ms": 1_700_000_000_123,
+        "timestamp_deltas": None,
         "keys": [None] * count,
         "values": [b"v%d" % number for number in range(count)],
         "headers": [()] * count,
@@ -129,6 +131,36 @@ def test_offsets_with_gaps_and_many_at_once_are_kept() -> None:
     batch = found.take()
 
     assert batch.column(0).to_pylist() == [5, 9, 1 << 40, *range(7, ROWS_MAX + 8)]
+
+
+def test_rows_of_several_batches_keep_what_differs_between_them() -> None:
+    found = rows(topic="string", partition="int", offset="bigint", timestamp="timestamp")
+    found.add(records(2, 5))
+    found.add(records(1, 7, first_timestamp_ms=1000, timestamp_deltas=[2]))
+    found.add(records(2, 9, first_timestamp_ms=2000, timestamp_deltas=[-1, 7]))
+    found.add(records(1, 3, offsets=[12]))
+
+    batch = found.take()
+
+    assert batch.column("topic").to_pylist() == ["orders"] * 6
+    assert batch.column("partition").to_pylist() == [3] * 6
+    assert batch.column("offset").to_pylist() == [5, 6, 7, 9, 10, 12]
+    sent = dt.datetime(2023, 11, 14, 22, 13, 20, 123_000, dt.UTC)
+    milliseconds = [1002, 1999, 2007]
+    began = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    others = [began + dt.timedelta(milliseconds=each) for each in milliseconds]
+    assert batch.column("timestamp").to_pylist() == [sent, sent, *others, sent]
+
+
+def test_who_gave_the_time_may_change_from_batch_to_batch() -> None:
+    found = rows(timestampType="int")
+    for has_append_time in (False, True, True, False):
+        given = records(2)
+        found.add(dataclasses.replace(given, has_append_time=has_append_time))
+
+    assert found.take().column(0).to_pylist() == [0, 0, 1, 1, 1, 1, 0, 0]
+    found.add(records(1))
+    assert found.take().column(0).to_pylist() == [0]
 
 
 def test_a_dead_letter_says_where_it_comes_from_and_others_say_nothing() -> None:
