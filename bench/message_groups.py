@@ -14,12 +14,12 @@ from bench.figures import Row, Settings, Spread, ratios
 from queue_layer.config import QueueConfig
 from queue_layer.deduplication import DeduplicationRule, DeduplicationScope, DeduplicationWindow
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import encode
 from queue_layer.groups import GroupOrder
 from queue_layer.outcome import Outcome, Reply
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import ReceiveCommand
+from wire.queue_journal import encode
 from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction, Settlement
 
 _CYCLES = 1_000

@@ -18,27 +18,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, final
 
-import msgspec
-
-from wire.queues import Run
+from wire.queue_journal import Attempt
 
 ATTEMPT_WINDOW_MS: Final = 5 * 60 * 1000
 """An attempt can be repeated for so long from its first time on."""
 ATTEMPT_ID_SIZE_MAX: Final = 16
 ATTEMPTS_MAX: Final = 100_000
-
-
-class Attempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A receive that may be repeated."""
-
-    attempt_id: bytes
-    lease_id: int
-    runs: tuple[Run, ...]
-    """The messages that it was given; never empty, for an empty answer is not worth repeating."""
-    received_ms: int
-    """When it was made first; repetitions do not change that."""
-    deadline_ms: int
-    """When the leases end: something happened to the messages then."""
 
 
 @final

@@ -9,8 +9,8 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Final, final
 
-from queue_layer.entries import Target
 from wire.errors import InvalidConfigError
+from wire.queue_journal import Target
 from wire.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 MINUTE_MS: Final = 60_000

@@ -11,10 +11,17 @@ from typing import Final, final
 
 from msgspec.structs import replace as replace_field
 
-from queue_layer.attempts import Attempt, Attempts
+from queue_layer.attempts import Attempts
 from queue_layer.delivery_order import DeliveryOrder, MakeOrder, RecordFields
-from queue_layer.entries import (
+from queue_layer.fresh_records import FreshRecords, chunks_in, delays_in
+from queue_layer.message_runs import MessageRuns
+from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
+from queue_layer.pending_moves import PendingMoves
+from queue_layer.redrive import Redrive
+from queue_layer.snapshots import SNAPSHOT_GOES_ON, SnapshotReader
+from wire.queue_journal import (
     AnyEntry,
+    Attempt,
     Deferred,
     Deleted,
     Died,
@@ -43,12 +50,6 @@ from queue_layer.entries import (
     Trimmed,
     Undone,
 )
-from queue_layer.fresh_records import FreshRecords, chunks_in, delays_in
-from queue_layer.message_runs import MessageRuns
-from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
-from queue_layer.pending_moves import PendingMoves
-from queue_layer.redrive import Redrive
-from queue_layer.snapshots import SNAPSHOT_GOES_ON, SnapshotReader
 from wire.queues import MessageState, Run
 from wire.redrives import RedriveStatus
 

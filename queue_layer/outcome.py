@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from queue_layer.entries import AnyEntry, Frame
 from queue_layer.frames import frames_of
+from wire.queue_journal import AnyEntry, Frame
 
 Reply = TypeVar("Reply")
 

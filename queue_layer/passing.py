@@ -10,9 +10,9 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
-from queue_layer.entries import AnyEntry, Deferred, Deleted, Expired
 from queue_layer.fold import QueueFold
 from queue_layer.frames import RUNS_PER_ENTRY
+from wire.queue_journal import AnyEntry, Deferred, Deleted, Expired
 from wire.queues import Run
 
 _Removal = type[Deleted] | type[Expired]

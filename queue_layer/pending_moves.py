@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from queue_layer.entries import NO_TARGET, SnapshotMoves, Target, Undone
+from wire.queue_journal import NO_TARGET, SnapshotMoves, Target, Undone
 from wire.queues import Run
 
 

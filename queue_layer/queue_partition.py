@@ -35,7 +35,18 @@ from queue_layer import (
 )
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.entries import (
+from queue_layer.fold import QueueFold
+from queue_layer.outcome import Outcome
+from queue_layer.pending_moves import DeadLetters, MoveBatch
+from queue_layer.receipts import Receipts
+from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
+from queue_layer.redrive import Redrive
+from queue_layer.redriving import RedriveCommand
+from queue_layer.removing import Cancelled
+from queue_layer.snapshots import began_in_parts, parts, to_snapshot
+from queue_layer.standard_order import StandardOrder
+from wire.errors import BrokerError
+from wire.queue_journal import (
     NO_TARGET,
     AnyEntry,
     Frame,
@@ -49,17 +60,6 @@ from queue_layer.entries import (
     Target,
     Undone,
 )
-from queue_layer.fold import QueueFold
-from queue_layer.outcome import Outcome
-from queue_layer.pending_moves import DeadLetters, MoveBatch
-from queue_layer.receipts import Receipts
-from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
-from queue_layer.redrive import Redrive
-from queue_layer.redriving import RedriveCommand
-from queue_layer.removing import Cancelled
-from queue_layer.snapshots import began_in_parts, parts, to_snapshot
-from queue_layer.standard_order import StandardOrder
-from wire.errors import BrokerError
 from wire.queues import (
     MessageState,
     PartitionReceived,

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple, final
 
 from msgspec.structs import replace
 
-from queue_layer.attempts import ATTEMPT_ID_SIZE_MAX, Attempt
+from queue_layer.attempts import ATTEMPT_ID_SIZE_MAX
 from queue_layer.config import QueueConfig
-from queue_layer.entries import AnyEntry, Died, Received, Repeated, Target
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, MessageStatus
 from queue_layer.passing import passed
 from wire.errors import InvalidRequestError
+from wire.queue_journal import AnyEntry, Attempt, Died, Received, Repeated, Target
 from wire.queues import (
     RECEIVE_COUNT_MAX,
     VISIBILITY_TIMEOUT_MS_MAX,

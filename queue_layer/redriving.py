@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from queue_layer.entries import (
+from queue_layer.fold import QueueFold
+from queue_layer.looking import look
+from queue_layer.passing import passed
+from queue_layer.receiving import joined, move_batches
+from queue_layer.redrive import Redrive
+from wire.errors import InvalidRequestError
+from wire.queue_journal import (
     AnyEntry,
     RedriveEnded,
     Redriven,
@@ -16,12 +22,6 @@ from queue_layer.entries import (
     RedriveStarted,
     Target,
 )
-from queue_layer.fold import QueueFold
-from queue_layer.looking import look
-from queue_layer.passing import passed
-from queue_layer.receiving import joined, move_batches
-from queue_layer.redrive import Redrive
-from wire.errors import InvalidRequestError
 from wire.queues import MessageState, Run
 from wire.redrives import RedriveStatus
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from queue_layer.entries import AnyEntry, Deleted, Expired, MoveFailed, Trimmed
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import Kind, MessageStatus
 from queue_layer.passing import removed, removed_in_part
@@ -19,6 +18,7 @@ from wire.errors import (
     MessageGoneError,
     ReceiptExpiredError,
 )
+from wire.queue_journal import AnyEntry, Deleted, Expired, MoveFailed, Trimmed
 from wire.queues import MessageState, Refused, Run
 
 PIECES_AT_ONCE: Final = 2_000

@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from queue_layer.config import QueueConfig
-from queue_layer.entries import NO_TARGET, AnyEntry, Deleted, Extended, Released, Returned
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
 from queue_layer.passing import passed
@@ -39,6 +38,7 @@ from wire.errors import (
     MessageGoneError,
     ReceiptExpiredError,
 )
+from wire.queue_journal import NO_TARGET, AnyEntry, Deleted, Extended, Released, Returned
 from wire.queues import (
     VISIBILITY_TIMEOUT_MS_MAX,
     Refused,

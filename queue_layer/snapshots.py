@@ -9,8 +9,11 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
-from queue_layer.attempts import Attempt
-from queue_layer.entries import (
+from queue_layer.message_runs import Piece
+from queue_layer.message_status import Kind, MessageStatus
+from queue_layer.redrive import Redrive
+from wire.queue_journal import (
+    Attempt,
     SnapshotBegan,
     SnapshotEnded,
     SnapshotMoreAttempts,
@@ -20,9 +23,6 @@ from queue_layer.entries import (
     SnapshotRun,
     SnapshotRuns,
 )
-from queue_layer.message_runs import Piece
-from queue_layer.message_status import Kind, MessageStatus
-from queue_layer.redrive import Redrive
 from wire.queues import Run
 from wire.redrives import RedriveStatus
 

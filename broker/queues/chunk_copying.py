@@ -11,9 +11,9 @@ from typing import final
 from broker.queues.dead_letters import Record, batch_of, large_message_in
 from broker.queues.producing import TopicProducer
 from broker.queues.reading import RecordReading
-from queue_layer.entries import Target
 from wire.errors import OffsetOutOfRangeError
 from wire.large_messages import ChunkMap, runs_of, with_chunks
+from wire.queue_journal import Target
 
 
 @final

@@ -19,8 +19,8 @@ from queue_layer.config import (
     RetryBackoff,
 )
 from queue_layer.deduplication import DeduplicationRule, DeduplicationScope
-from queue_layer.entries import Target
 from wire.errors import UnknownQueueError
+from wire.queue_journal import Target
 
 _NO_RETENTION_MS: Final = 1 << 61
 """As good as for ever, and still a time of day when it is added to one."""

@@ -16,7 +16,6 @@ from broker.slices import SliceReader
 from isr.leader import PartitionLeader
 from logstore.scan import walk_headers
 from logstore.slice import LogSlice
-from queue_layer.entries import Frame, SnapshotBegan, SnapshotEnded, Undone, decode, encode
 from queue_layer.snapshots import is_snapshot_due
 from wire.batch_columns import decode_columns
 from wire.env import Env
@@ -26,6 +25,7 @@ from wire.errors import (
     NotLeaderError,
 )
 from wire.produce import AckLevel, Acks
+from wire.queue_journal import Frame, SnapshotBegan, SnapshotEnded, Undone, decode, encode
 from wire.record_batch import Columns, check_produced, encode_batch
 
 _STEP_BYTES: Final = 64 << 10

@@ -28,7 +28,6 @@ from broker.queues.reading import UndecodableRecordsError
 from broker.queues.redriver import Redriver
 from broker.queues.served import ServedPartition
 from broker.queues.supervision import start_supervised
-from queue_layer.entries import Target
 from queue_layer.pending_moves import MoveBatch
 from wire.errors import (
     BrokerError,
@@ -39,6 +38,7 @@ from wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
+from wire.queue_journal import Target
 from wire.queues import Run
 
 _RETRY_MIN_S: Final = 0.1

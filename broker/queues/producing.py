@@ -4,7 +4,6 @@ from typing import Final, final
 
 from coordinator.catalog import queue_of_journal
 from coordinator.cluster_node import ClusterNode
-from queue_layer.entries import Target
 from wire import api
 from wire.env import BytesLike
 from wire.errors import LeaderNotAvailableError, UnknownTopicError, from_wire
@@ -15,6 +14,7 @@ from wire.produce import (
     PartitionBatch,
     ProduceRequest,
 )
+from wire.queue_journal import Target
 
 _TIMEOUT_MS: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 15.0

@@ -13,9 +13,9 @@ from broker.queues.producing import TopicProducer
 from broker.queues.reading import UndecodableRecordsError
 from broker.queues.served import ServedPartition
 from broker.queues.supervision import start_supervised
-from queue_layer.entries import Target
 from queue_layer.redrive import Redrive
 from wire.errors import BrokerError
+from wire.queue_journal import Target
 from wire.queues import (
     ORIGIN_PARTITION_HEADER,
     ORIGIN_QUEUE_HEADER,

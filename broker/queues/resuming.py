@@ -2,7 +2,7 @@
 
 Shell: owns one task. When this broker begins to lead the journal of a queue, and when a queue has
 other settings, the last frame of the journal is read: it says whether there is anything to do
-(`queue_layer.entries.Undone`). Only then is the partition loaded. So ten thousand idle queues cost
+(`wire.queue_journal.Undone`). Only then is the partition loaded. So ten thousand idle queues cost
 a read of some hundred bytes each, a few at a time, and no memory.
 """
 
@@ -19,9 +19,9 @@ from broker.queues.journal import Journal
 from broker.queues.served import ServedPartition
 from broker.queues.supervision import surviving
 from broker.slices import SliceReader
-from queue_layer.entries import Undone
 from wire.env import Env
 from wire.errors import BrokerError, WireFormatError
+from wire.queue_journal import Undone
 
 _AT_ONCE: Final = 4
 """Journals that are looked at together; more would keep those waiting who ask for queues."""

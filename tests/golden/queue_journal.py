@@ -10,10 +10,9 @@ from typing import cast
 
 import msgpack
 
-from queue_layer import entries
-from queue_layer.attempts import Attempt
-from queue_layer.entries import Frame
 from tests.golden.dump import lines, text
+from wire import queue_journal as entries
+from wire.queue_journal import Attempt, Frame
 
 FILE = Path(__file__).parent / "queue_journal_v1.hex"
 NOW_MS = 1_700_000_000_000

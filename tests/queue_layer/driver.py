@@ -5,13 +5,13 @@ from typing import Final
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.entries import Frame, decode, encode
 from queue_layer.frames import FRAME_BYTES_MAX
 from queue_layer.outcome import Outcome, Reply
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import ReceiveCommand
 from queue_layer.standard_order import StandardOrder
+from wire.queue_journal import Frame, decode, encode
 from wire.queues import (
     MessageState,
     PartitionReceived,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from queue_layer.config import QueueConfig
-from queue_layer.entries import NO_TARGET, Target
 from wire.error_code import ErrorCode
+from wire.queue_journal import NO_TARGET, Target
 from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, MessageState, PartitionReceived, SettleAction
 
 

@@ -24,12 +24,12 @@ from typing import Final, final
 
 from queue_layer.config import QueueConfig, ReceiveDurability
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import Target, decode, encode
 from queue_layer.orders import order_for
 from queue_layer.outcome import Outcome, Reply
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import ReceiveCommand
+from wire.queue_journal import Target, decode, encode
 from wire.queues import MessageState, SettleAction, Settlement
 
 _TARGET: Final[Target] = (b"dead letters", 0)

@@ -17,13 +17,13 @@ from hypothesis.stateful import (
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import Target
 from queue_layer.orders import order_for
 from queue_layer.receiving import ReceiveCommand, ReceivePlan
 from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.list_model import ListModel, Message
 from wire.error_code import ErrorCode
+from wire.queue_journal import Target
 from wire.queues import MessageState, PartitionReceived, Run, SettleAction
 
 OTHER: Final[Target] = (b"where it came from", 0)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from queue_layer.attempts import ATTEMPT_WINDOW_MS, ATTEMPTS_MAX, Attempt, Attempts
+from queue_layer.attempts import ATTEMPT_WINDOW_MS, ATTEMPTS_MAX, Attempts
+from wire.queue_journal import Attempt
 
 DEADLINE_MS = 30_000
 

@@ -13,10 +13,10 @@ import pytest
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import Frame, Sought
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
 from tests.queue_layer.driver import KEY, QUEUE_ID, SECOND, START_MS, Driver
+from wire.queue_journal import Frame, Sought
 from wire.queues import SettleAction
 
 FEW, MANY = 100, 1_000_000

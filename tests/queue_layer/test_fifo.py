@@ -4,12 +4,12 @@ import pytest
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import decode
 from queue_layer.groups import GroupOrder
 from tests.queue_layer.counting_links import CountingLinks
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tests.queue_layer.fifo_driver import FIFO, fifo, send
 from wire.error_code import ErrorCode
+from wire.queue_journal import decode
 from wire.queues import (
     MessageState,
     PartitionReceived,

@@ -7,11 +7,11 @@ import pytest
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import encode
 from queue_layer.groups import GroupOrder
 from queue_layer.receiving import ReceiveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.fifo_model import FifoModel
+from wire.queue_journal import encode
 from wire.queues import PartitionReceived, SettleAction
 
 CONFIG = QueueConfig(is_fifo=True, dead_letter_target=TARGET)

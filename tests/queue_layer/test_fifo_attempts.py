@@ -2,11 +2,11 @@
 
 import pytest
 
-from queue_layer.entries import encode
 from queue_layer.receiving import ReceiveCommand
 from tests.queue_layer.driver import SECOND, START_MS, Driver
 from tests.queue_layer.fifo_driver import fifo, offsets, send
 from wire.errors import InvalidRequestError
+from wire.queue_journal import encode
 from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction
 
 

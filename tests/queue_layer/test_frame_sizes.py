@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from logstore.config import LogConfig
 from queue_layer.config import ExponentialBackoff, QueueConfig
 from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.entries import NO_TARGET, Deleted, Died, Frame, encode
 from queue_layer.frames import FRAME_BYTES_MAX
 from queue_layer.groups import GroupOrder
 from queue_layer.queue_partition import QueuePartition
@@ -17,6 +16,7 @@ from queue_layer.redriving import RedriveCommand
 from queue_layer.settling import REASON_LENGTH_MAX
 from queue_layer.standard_order import StandardOrder
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
+from wire.queue_journal import NO_TARGET, Deleted, Died, Frame, encode
 from wire.queues import SettleAction
 from wire.record_batch import Columns, encode_batch
 

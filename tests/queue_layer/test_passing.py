@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from queue_layer import frames, passing
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import AnyEntry, Deferred, Deleted, Received, encode
 from queue_layer.outcome import Outcome
 from queue_layer.receiving import ReceiveCommand
 from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
+from wire.queue_journal import AnyEntry, Deferred, Deleted, Received, encode
 from wire.queues import MessageState, Run
 
 HOUR_MS = 3600 * SECOND

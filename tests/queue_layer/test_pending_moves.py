@@ -1,7 +1,7 @@
 """Moves happen in order, in batches that can be repeated, and a gap begins a new epoch."""
 
-from queue_layer.entries import NO_TARGET
 from queue_layer.pending_moves import MoveBatch, PendingMoves
+from wire.queue_journal import NO_TARGET
 
 DEAD = (b"dead", 0)
 OTHER = (b"other", 1)

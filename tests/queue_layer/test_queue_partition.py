@@ -2,8 +2,8 @@
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import decode
 from tests.queue_layer.driver import SECOND, START_MS, Driver
+from wire.queue_journal import decode
 from wire.queues import SettleAction
 
 

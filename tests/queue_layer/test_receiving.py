@@ -4,10 +4,10 @@ import pytest
 
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
-from queue_layer.entries import Deferred, Died, Received
 from queue_layer.receiving import ReceiveCommand, died, joined
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from wire.errors import InvalidRequestError
+from wire.queue_journal import Deferred, Died, Received
 from wire.queues import ReceivedRun, SettleAction
 
 DYING = QueueConfig(max_receive_count=2, dead_letter_target=TARGET)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from queue_layer.entries import Target, Undone
 from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import Driver
 from wire.errors import InvalidRequestError
+from wire.queue_journal import Target, Undone
 from wire.queues import Run, SettleAction
 from wire.redrives import RedriveStatus
 

@@ -3,9 +3,9 @@
 import pytest
 
 from queue_layer.config import ExponentialBackoff, FixedBackoff, QueueConfig
-from queue_layer.entries import NO_TARGET
 from tests.queue_layer.driver import SECOND, TARGET, Driver, offsets_of
 from wire.error_code import ErrorCode
+from wire.queue_journal import NO_TARGET
 from wire.queues import SettleAction, Settled, Settlement
 
 FENCED = QueueConfig(has_fencing=True)

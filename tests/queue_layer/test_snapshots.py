@@ -2,17 +2,6 @@
 
 import pytest
 
-from queue_layer.attempts import Attempt
-from queue_layer.entries import (
-    Frame,
-    Purged,
-    SnapshotBegan,
-    SnapshotEnded,
-    SnapshotMoves,
-    Sought,
-    decode,
-    encode,
-)
 from queue_layer.fold import QueueFold
 from queue_layer.message_status import PASSED_OVER, Kind, MessageStatus
 from queue_layer.pending_moves import PendingMoves
@@ -28,6 +17,17 @@ from queue_layer.snapshots import (
     to_snapshot,
 )
 from queue_layer.standard_order import StandardOrder
+from wire.queue_journal import (
+    Attempt,
+    Frame,
+    Purged,
+    SnapshotBegan,
+    SnapshotEnded,
+    SnapshotMoves,
+    Sought,
+    decode,
+    encode,
+)
 from wire.queues import Run
 from wire.redrives import RedriveStatus
 

@@ -2,10 +2,10 @@
 
 from broker.queues.known_empty import KnownEmpty
 from queue_layer.config import QueueConfig
-from queue_layer.entries import Frame
 from queue_layer.queue_partition import QueuePartition
 from queue_layer.receipts import Receipts
 from queue_layer.receiving import ReceiveCommand
+from wire.queue_journal import Frame
 
 START_MS = 1_800_000_000_000
 

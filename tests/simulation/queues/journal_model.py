@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, final
 
-from queue_layer.entries import (
+from queue_layer.message_status import Kind
+from wire.queue_journal import (
     AnyEntry,
     Deferred,
     Deleted,
@@ -30,7 +31,6 @@ from queue_layer.entries import (
     Target,
     Trimmed,
 )
-from queue_layer.message_status import Kind
 from wire.queues import Run
 
 

@@ -12,7 +12,6 @@ from typing import NoReturn, final
 
 import msgspec
 
-from queue_layer.entries import decode
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.queues.book import (
     Delivered,
@@ -25,6 +24,7 @@ from tests.simulation.queues.book import (
     Wish,
 )
 from tests.simulation.queues.journal_model import JournalModel
+from wire.queue_journal import decode
 from wire.queues import DELIVER_AT_HEADER, SettleAction
 
 _Partition = tuple[bytes, int]

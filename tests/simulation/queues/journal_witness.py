@@ -18,12 +18,12 @@ from broker.queues.dead_letters import Record
 from broker.queues.journal import Journal
 from broker.queues.mover import Mover
 from broker.slices import SliceReader
-from queue_layer.entries import Frame
 from queue_layer.pending_moves import MoveBatch
 from queue_layer.queue_partition import QueuePartition
 from tests.simulation.mutant import Mutant, Patch
 from tests.simulation.queues.book import JournalAppended, JournalLoaded, Moving, QueueBook
 from tests.simulation.queues.journal_model import State
+from wire.queue_journal import Frame
 
 
 @contextmanager

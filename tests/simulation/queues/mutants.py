@@ -24,7 +24,6 @@ from queue_layer import orders, settling
 from queue_layer.config import QueueConfig
 from queue_layer.deduplication import DeduplicationWindow
 from queue_layer.delivery_order import MakeOrder
-from queue_layer.entries import Deferred, Extended, Received
 from queue_layer.fold import QueueFold
 from queue_layer.groups import _DONE, _STATE, _VISIBLE, GroupOrder
 from queue_layer.lanes import LaneOrder
@@ -36,6 +35,7 @@ from queue_layer.standard_order import StandardOrder
 from tests.simulation.mutant import Mutant
 from wire.errors import TidelogError
 from wire.produce import AckLevel
+from wire.queue_journal import Deferred, Extended, Received
 from wire.queues import Run, SendReply, Settled
 
 

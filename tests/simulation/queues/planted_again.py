@@ -24,9 +24,9 @@ from client.producer_batch import ProducerBatch
 from client.queue_worker import QueueWorker
 from logstore.producer_state import ProducerStates
 from logstore.segments import Segments
-from queue_layer.entries import Frame, Target
 from tests.simulation.mutant import Mutant
 from wire.errors import DuplicateSequenceError, MessageGoneError
+from wire.queue_journal import Frame, Target
 from wire.queues import SettleAction
 from wire.record_batch import BatchHeader
 

@@ -6,7 +6,22 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from queue_layer.entries import (
+from queue_layer.message_status import Kind
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.queues.book import (
+    Delivered,
+    FinalMessage,
+    JournalAppended,
+    JournalLoaded,
+    Moving,
+    Outcome,
+    QueueBook,
+    Wish,
+)
+from tests.simulation.queues.journal_model import JournalModel, State
+from tests.simulation.queues.journal_promises import JournalIsKept
+from tests.simulation.queues.plans import QueueSetup
+from wire.queue_journal import (
     AnyEntry,
     Deferred,
     Deleted,
@@ -23,21 +38,6 @@ from queue_layer.entries import (
     Trimmed,
     encode,
 )
-from queue_layer.message_status import Kind
-from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import (
-    Delivered,
-    FinalMessage,
-    JournalAppended,
-    JournalLoaded,
-    Moving,
-    Outcome,
-    QueueBook,
-    Wish,
-)
-from tests.simulation.queues.journal_model import JournalModel, State
-from tests.simulation.queues.journal_promises import JournalIsKept
-from tests.simulation.queues.plans import QueueSetup
 from wire.queues import SettleAction
 
 TARGET = (b"dead", 0)

@@ -8,7 +8,9 @@ import msgpack
 import msgspec
 import pytest
 
-from queue_layer.entries import (
+from tests.golden.queue_journal import EXAMPLE, FILE, FRAMES, explained, line
+from wire.errors import WireFormatError
+from wire.queue_journal import (
     AnyEntry,
     Frame,
     Received,
@@ -18,8 +20,6 @@ from queue_layer.entries import (
     decode,
     encode,
 )
-from tests.golden.queue_journal import EXAMPLE, FILE, FRAMES, explained, line
-from wire.errors import WireFormatError
 
 PAGE: Final = (
     Path(__file__).parents[2].joinpath("docs", "formats", "queue_journal.md").read_text("utf-8")

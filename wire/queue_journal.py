@@ -11,7 +11,6 @@ from typing import Annotated, Final, final
 
 import msgspec
 
-from queue_layer.attempts import Attempt
 from wire.errors import WireFormatError
 from wire.queues import Run
 
@@ -210,6 +209,19 @@ class RedriveEnded(Entry, frozen=True, tag=18):
     status: int
     """A `RedriveStatus`."""
     reason: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A receive that may be repeated."""
+
+    attempt_id: bytes
+    lease_id: int
+    runs: tuple[Run, ...]
+    """The messages that it was given; never empty, for an empty answer is not worth repeating."""
+    received_ms: int
+    """When it was made first; repetitions do not change that."""
+    deadline_ms: int
+    """When the leases end: something happened to the messages then."""
 
 
 class SnapshotRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
