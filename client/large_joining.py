@@ -42,6 +42,8 @@ class LargeJoiner:
         Raises:
             TidelogError: The first one could not be read; all were given back.
         """
+        if all(message.content or not message.headers for message in messages):
+            return list(messages)
         found: list[Message] = []
         try:
             failure = await _join_all(messages, bytes_max, found)
