@@ -94,6 +94,8 @@ class _Lane:
 
     waiting: deque[_Order] = field(default_factory=deque[_Order])
     flight_count: int = 0
+    is_starting: bool = False
+    """Whether one of them has not begun: it takes along what comes until then."""
 
 
 @final
@@ -182,11 +184,13 @@ class QueueSettler:
             return
         lane = self._lanes.setdefault(leader_id, _Lane())
         lane.waiting.append(order)
-        if lane.flight_count < _FLIGHTS_MAX:
+        if not lane.is_starting and lane.flight_count < _FLIGHTS_MAX:
+            lane.is_starting = True
             lane.flight_count += 1
             self._cluster.nursery.start_soon(self._fly, leader_id, lane)
 
     async def _fly(self, node_id: int, lane: _Lane) -> None:
+        lane.is_starting = False
         try:
             while lane.waiting:
                 count = min(len(lane.waiting), _SETTLEMENTS_MAX)
@@ -201,18 +205,20 @@ class QueueSettler:
             connection = self._cluster.connection_nowait(node_id)
             if connection is None:
                 raise ConnectError(f"node {node_id}, which serves the queue, cannot be reached")
-            settlements = [_settlement(order) for order in orders]
+            alike = _alike(orders)
+            settlements = [_settlement(each) for each in alike]
             request = SettleRequest(description.queue_id, settlements)
             reply = await self._cluster.ask_once(connection, api.SETTLE, request)
-            if len(reply.results) != len(orders):
+            if len(reply.results) != len(alike):
                 connection.close()
-                raise WireFormatError(f"{len(reply.results)} results for {len(orders)} settlements")
+                raise WireFormatError(f"{len(reply.results)} results for {len(alike)} settlements")
         except TidelogError as error:
             for order in orders:
                 self._failed(order, error)
         else:
-            for order, result in zip(orders, reply.results, strict=True):
-                self._answered(order, result)
+            for each, result in zip(alike, reply.results, strict=True):
+                for order in each:
+                    self._answered(order, result)
 
     def _answered(self, order: _Order, result: Settled) -> None:
         if result.error is not None:
@@ -307,12 +313,21 @@ def _orders(
     return list(orders.values())
 
 
-def _settlement(order: _Order) -> Settlement:
+def _alike(orders: Iterable[_Order]) -> list[list[_Order]]:
+    """Return orders by what is to become of messages of which receive: one settlement each."""
+    found: dict[tuple[int, bytes, Verdict], list[_Order]] = {}
+    for order in orders:
+        found.setdefault((order.partition, order.receipt, order.verdict), []).append(order)
+    return list(found.values())
+
+
+def _settlement(orders: Sequence[_Order]) -> Settlement:
+    order = orders[0]
     verdict = order.verdict
     return Settlement(
         order.partition,
         order.receipt,
-        runs_of(order.offsets),
+        runs_of(offset for each in orders for offset in each.offsets),
         int(verdict.action),
         verdict.delay_ms,
         verdict.reason,
