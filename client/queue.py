@@ -35,6 +35,7 @@ from client.queue_shared import QueueShared
 from client.queue_worker import QueueWorker, WorkedQueue, WorkerConfig, WorkerSettings
 from client.receipt import Receipt
 from client.receipt_handle import ReceivedPlace, place_of
+from client.receive_gathering import ReceiveGathering
 from wire.errors import BatchError, InvalidReceiptError, TidelogError
 from wire.queues import (
     RECEIVE_COUNT_MAX,
@@ -69,6 +70,7 @@ class Queue:
         self._holder = holder or shared.cluster.config.client_name
         self._settler = QueueSettler(shared, name)
         self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name)
+        self._gathering = ReceiveGathering(self._receiver, self._settler)
         self._joiner = LargeJoiner(self._settler)
         self._asker = QueueAsker(shared.cluster, shared.directory, name)
         self._publisher = QueuePublisher(shared, self._asker, name)
@@ -182,7 +184,7 @@ class Queue:
         if description.is_fifo:
             attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
         order = ReceiveOrder(max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, attempt_id)
-        return await self._receiver.receive(order, wait_s=wait)
+        return await self._gathering.receive(order, wait_s=wait)
 
     async def delete(self, message: Received) -> None:
         """Be done with a message; see `Message.delete`."""

@@ -230,6 +230,8 @@ class FrontedCluster:
         self.controller_id: int | None = 1
         self.answers: dict[AnyApi, Callable[[int, object], Awaitable[object]]] = {}
         """What is answered to other questions, given the node that is asked."""
+        self.receives: list[ReceiveRequest] = []
+        """Those that the broker was asked to answer, in order."""
         self.upstream = upstream
         self._nursery = nursery
         self._names: dict[bytes, str] = {}
@@ -294,6 +296,7 @@ class FrontedCluster:
     ) -> tuple[object, bytes]:
         """Have the broker answer."""
         if isinstance(message, ReceiveRequest):
+            self.receives.append(message)
             # When the connection of the client breaks, the broker must see that.
             async with self.world.client() as own:
                 return await own.call(served, message, take=_copied)
