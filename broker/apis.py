@@ -26,6 +26,7 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.DESCRIBE_GROUPS,
     api.RESET_OFFSETS,
     api.DELETE_GROUP,
+    api.TOPIC_EXTENTS,
     api.PEER_STATUS,
     api.RAFT,
     api.RAFT_SNAPSHOT,

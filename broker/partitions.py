@@ -88,6 +88,11 @@ class Partitions:
         """Return an open partition, led here or not."""
         return self._open.get((topic_id, number))
 
+    @property
+    def may_lead(self) -> bool:
+        """Whether this broker may act as the leader of what it leads."""
+        return self._may_lead()
+
     def find(self, topic_id: bytes, number: int) -> Partition:
         """Return a partition that this broker leads, and clients may use.
 

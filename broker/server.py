@@ -34,6 +34,7 @@ from broker.handlers.queue_admin import QueueAdminHandler
 from broker.handlers.raft import RaftHandler
 from broker.handlers.reassignment import ReassignmentHandler
 from broker.handlers.session import SessionHandler
+from broker.handlers.topic_extents import TopicExtentsHandler
 from broker.handlers.topics import TopicsHandler
 from broker.log_extents import LogExtents
 from broker.maintenance import Maintenance
@@ -395,6 +396,7 @@ class Broker:
                     api.INIT_PRODUCER: session.init_producer,
                     api.DESCRIBE_PRODUCER: ProducersHandler(partitions).describe,
                     api.LIST_OFFSETS: offsets.list_offsets,
+                    api.TOPIC_EXTENTS: TopicExtentsHandler(cluster, partitions).answer,
                     api.GROUP_HEARTBEAT: groups.heartbeat,
                     api.FETCH_OFFSETS: groups.fetch_offsets,
                     api.LIST_GROUPS: groups.administration.list_groups,

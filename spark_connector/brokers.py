@@ -28,7 +28,7 @@ from wire.errors import (
 )
 from wire.fetch import ListOffsetsRequest, PartitionOffset, PartitionOffsetAt
 from wire.session import MetadataRequest, TopicMetadata
-from wire.topics import DescribeTopicsRequest, TopicDescription
+from wire.topic_extents import TopicExtents, TopicExtentsRequest
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
@@ -190,15 +190,16 @@ class Brokers:
 
         return self.retry(attempt)
 
-    def describe(self, topics: Sequence[str] | None) -> list[TopicDescription]:
-        """Return settings and extent of topics, of all for `None`, in one call.
+    def topic_extents(
+        self, topics: Sequence[str] | None, *, with_sizes: bool
+    ) -> list[TopicExtents]:
+        """Return how far topics go, all for `None`, in one call; those not there are left out.
 
         Raises:
-            UnknownTopicError: There is no such topic.
             TidelogError: Nobody could be asked.
         """
         names = None if topics is None else list(topics)
-        return self.ask_any(api.DESCRIBE_TOPICS, DescribeTopicsRequest(names)).topics
+        return self.ask_any(api.TOPIC_EXTENTS, TopicExtentsRequest(names, with_sizes)).topics
 
     def list_offsets(
         self, questions: Mapping[TopicPartition, PartitionOffsetAt]

@@ -5,27 +5,23 @@ Shell: asks brokers, in one call for all partitions if it can.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, final
+from itertools import repeat
+from typing import Final, NamedTuple
 
 from client.metadata import TopicPartition
 from spark_connector.brokers import Brokers
 from spark_connector.offsets import Slice
 from spark_connector.read_options import Selection
 from wire import api
-from wire.errors import ConfigError, UnknownTopicError
+from wire.errors import ConfigError, WireFormatError
 from wire.queue_admin import DescribeQueuesRequest, QueueDescription
-from wire.topics import TopicDescription
+from wire.topic_extents import TopicExtents
 
 _NO_QUEUE: Final = "none"
 """As the name of a dead-letter queue."""
-_UNKNOWN: Final = "unknown"
-"""The status of a partition whose leader did not answer; what is said of its extent is nothing."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """How far one partition goes."""
 
     topic_id: bytes
@@ -33,7 +29,8 @@ class Extent:
     """The first offset that can be read."""
     end: int
     """Up to where it can be read (exclusive)."""
-    size_bytes: int
+    size_bytes: int = 0
+    """On disk; 0 if it was not asked for."""
     is_known: bool = True
     """Whether its leader has said so just now; if not, the numbers mean nothing."""
 
@@ -46,15 +43,17 @@ Extents = Mapping[TopicPartition, Extent]
 """By partition, in order."""
 
 
-def look(brokers: Brokers, selection: Selection) -> Extents:
+def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) -> Extents:
     """Return what a selection reads now; topics that are not there any more are missing.
+
+    Without `with_sizes` all sizes are 0, and the answer takes less time.
 
     Raises:
         ConfigError: An assigned partition is not one of its topic, or a queue has no dead letters.
         UnknownQueueError: There is no such queue.
         TidelogError: Nobody could be asked.
     """
-    extents = _extents(_topics(brokers, selection))
+    extents = _extents(_topics(brokers, selection, with_sizes=with_sizes))
     if not selection.partitions:
         return extents
     names = {at.topic for at in extents}
@@ -94,30 +93,32 @@ def _queue(brokers: Brokers, name: str) -> QueueDescription:
     return found
 
 
-def _topics(brokers: Brokers, selection: Selection) -> list[TopicDescription]:
+def _topics(brokers: Brokers, selection: Selection, *, with_sizes: bool) -> list[TopicExtents]:
     if selection.pattern is not None:
         matches = re.compile(selection.pattern).fullmatch
-        return [topic for topic in brokers.describe(None) if matches(topic.name)]
+        found = brokers.topic_extents(None, with_sizes=with_sizes)
+        return [topic for topic in found if matches(topic.name)]
     if selection.dead_letters_of is not None:
-        return brokers.describe([dead_letter_topic(brokers, selection.dead_letters_of)])
-    names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
-    try:
-        return brokers.describe(names)
-    except UnknownTopicError:
-        # One of them is not there, and the answer says nothing of the others.
-        return [topic for topic in brokers.describe(None) if topic.name in names]
+        names = [dead_letter_topic(brokers, selection.dead_letters_of)]
+    else:
+        names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
+    return brokers.topic_extents(names, with_sizes=with_sizes)
 
 
-def _extents(topics: Iterable[TopicDescription]) -> dict[TopicPartition, Extent]:
-    found = {
-        TopicPartition(topic.name, each.partition): Extent(
-            topic.topic_id,
-            each.log_start_offset,
-            each.high_watermark,
-            each.size_bytes,
-            each.status != _UNKNOWN,
-        )
-        for topic in topics
-        for each in topic.partitions
-    }
-    return dict(sorted(found.items()))
+def _extents(topics: Iterable[TopicExtents]) -> dict[TopicPartition, Extent]:
+    """Return them by partition; topics are sorted by name."""
+    found: dict[TopicPartition, Extent] = {}
+    for topic in topics:
+        count = len(topic.high_watermarks)
+        known = [True] * count
+        for number in topic.unknown_partitions:
+            known[number] = False
+        sizes = topic.sizes_bytes or [0] * count
+        columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
+        if any(len(column) != count for column in columns):
+            raise WireFormatError(f"the extents of topic {topic.name!r} are not equally many")
+        # Without a step of Python for each of them: a stream asks several times a second.
+        extents = map(Extent._make, zip(repeat(topic.topic_id), *columns, strict=False))
+        places = map(TopicPartition._make, zip(repeat(topic.name), range(count), strict=False))
+        found.update(zip(places, extents, strict=True))
+    return found

@@ -59,6 +59,8 @@ class Link:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._core = ClientConnection(frame_bytes_max=_FRAME_BYTES_MAX)
         self.is_closed = False
+        self.sent_count = 0
+        """Requests sent so far, of any kind."""
         try:
             request = HelloRequest(options.client_name, CLIENT_VERSION)
             hello, _ = self.call(api.HELLO, request, timeout_s=timeout_s)
@@ -94,6 +96,7 @@ class Link:
             ConnectionLostError: The connection broke.
             UnsupportedVersionError: The broker does not know this API.
         """
+        self.sent_count += 1
         length = sum(len(piece) for piece in attachment)
         _, frame = self._core.send_request(asked, request, attachment_length=length)
         try:

@@ -4,6 +4,7 @@ Pure: no clock, no I/O, no pyspark. A stream never goes back: what is answered i
 the last batch ended, never without a partition that was there, and never empty.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -30,31 +31,26 @@ def reach(start: Position, extents: Extents) -> Reach:
 
     A partition whose leader does not answer, or that is missing from the answer, stays where it is.
     """
-    ends: dict[TopicPartition, int] = {}
-    begins: dict[TopicPartition, int] = {}
     ids = dict(start.topic_ids)
-    losses = _topic_losses(start, extents)
-    anew = {
-        at.topic
-        for at, extent in extents.items()
-        if start.topic_ids.get(at.topic, extent.topic_id) != extent.topic_id
-    }
-    for at, offset in start.offsets.items():
-        if at.topic not in anew:
-            ends[at], begins[at] = offset, offset
+    found = {at.topic: extent.topic_id for at, extent in extents.items()}
+    losses = _topic_losses(start, extents, found)
+    anew = {topic for topic, topic_id in found.items() if ids.get(topic, topic_id) != topic_id}
+    begins = {at: offset for at, offset in start.offsets.items() if at.topic not in anew}
+    ends = dict(begins)
     for at, extent in extents.items():
-        if not extent.is_known and at.topic not in anew:
+        _, begins_at, ends_at, _, is_known = extent
+        if not is_known and at.topic not in anew:
             continue
         ids[at.topic] = extent.topic_id
         begin = ends.get(at, 0)
-        losses += _partition_losses(at, begin, extent, was_there=at in ends)
-        ends[at] = max(begin, extent.end)
-        begins[at] = min(max(begin, extent.start), ends[at])
+        if not begins_at <= begin <= ends_at:
+            losses.append(_partition_loss(at, begin, extent, was_there=at in ends))
+        end = ends[at] = max(begin, ends_at)
+        begins[at] = min(max(begin, begins_at), end)
     return Reach(begins, Position(dict(sorted(ends.items())), ids), losses)
 
 
-def _topic_losses(start: Position, extents: Extents) -> list[str]:
-    found = {at.topic: extent.topic_id for at, extent in extents.items()}
+def _topic_losses(start: Position, extents: Extents, found: Mapping[str, bytes]) -> list[str]:
     losses: list[str] = []
     for topic, topic_id in start.topic_ids.items():
         if topic not in found:
@@ -68,16 +64,12 @@ def _topic_losses(start: Position, extents: Extents) -> list[str]:
     return losses
 
 
-def _partition_losses(
-    at: TopicPartition, begin: int, extent: Extent, *, was_there: bool
-) -> list[str]:
+def _partition_loss(at: TopicPartition, begin: int, extent: Extent, *, was_there: bool) -> str:
     name = f"{at.topic}/{at.partition}"
     if extent.start > begin:
         what = "the log begins" if was_there else "it was added, and begins"
-        return [f"{name}: offsets [{begin}, {extent.start}) are gone: {what} at {extent.start}"]
-    if extent.end < begin:
-        return [f"{name}: the stream is at {begin}, and the log ends at {extent.end}"]
-    return []
+        return f"{name}: offsets [{begin}, {extent.start}) are gone: {what} at {extent.start}"
+    return f"{name}: the stream is at {begin}, and the log ends at {extent.end}"
 
 
 def limited(begin: Offsets, end: Position, *, numerator: int, denominator: int) -> Position:

@@ -29,6 +29,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._source: StreamSource | None = None
+        self._answered: tuple[dict[str, Any], Position] | None = None
+        """What was answered last: mostly the start of the next question."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where the query begins."""
@@ -47,8 +49,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends; the start if there is nothing yet."""
-        begin = Position.from_json(start)
-        return self._planner().latest(begin, _limit(limit)).to_json()
+        answered = self._answered
+        is_same = answered is not None and answered[0] == start
+        begin = answered[1] if answered is not None and is_same else Position.from_json(start)
+        end = self._planner().latest(begin, _limit(limit))
+        text = start if end == begin else end.to_json()
+        self._answered = text, end
+        return text
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return how far partitions go, for progress reports."""

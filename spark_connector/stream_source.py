@@ -68,6 +68,7 @@ class StreamSource:
         """With `availableNow`: where the query ends."""
         self._extents: Extents = {}
         self._looked_at: float | None = None
+        self._has_byte_limit = options.max_bytes_per_trigger is not None
         self._latest: Position | None = None
         self._fired_at = now()
         self._told: set[str] = set()
@@ -112,6 +113,8 @@ class StreamSource:
             DataLossError: Records that were not read are gone, and that matters.
             TidelogError: Nobody could be asked.
         """
+        if limit.size_bytes is not None and not self._has_byte_limit:
+            self._has_byte_limit, self._looked_at = True, None
         is_first, self._is_first = self._is_first, False
         if is_first and start == self._initial and self._begins_at_the_end():
             # An empty batch has Spark write down where the stream begins: a crash in the first one
@@ -173,7 +176,8 @@ class StreamSource:
                 return False
             self._wait(max(left_s, 0))
         with borrowed(self._options.connection) as brokers:
-            self._extents = look(brokers, self._options.selection)
+            selection = self._options.selection
+            self._extents = look(brokers, selection, with_sizes=self._has_byte_limit)
         self._looked_at = self._now()
         return True
 

@@ -25,6 +25,7 @@ from wire import (
     redrives,
     replication,
     session,
+    topic_extents,
     topics,
     transactions,
 )
@@ -60,6 +61,7 @@ class ApiKey(IntEnum):
     DESCRIBE_GROUPS = 15
     RESET_OFFSETS = 16
     DELETE_GROUP = 17
+    TOPIC_EXTENTS = 18
     PEER_STATUS = 20
     RAFT = 21
     RAFT_SNAPSHOT = 22
@@ -199,6 +201,9 @@ DESCRIBE_GROUPS = Api(
 )
 RESET_OFFSETS = Api(ApiKey.RESET_OFFSETS, groups.ResetOffsetsRequest, groups.ResetOffsetsReply)
 DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.DeleteGroupReply)
+TOPIC_EXTENTS = Api(
+    ApiKey.TOPIC_EXTENTS, topic_extents.TopicExtentsRequest, topic_extents.TopicExtentsReply
+)
 PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply, max_version=2)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)

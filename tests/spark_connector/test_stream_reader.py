@@ -70,3 +70,21 @@ def test_options_are_the_limit_of_a_batch(
 
 def test_nothing_is_reported_before_anything_was_asked(town: Town) -> None:
     assert reader(town).reportLatestOffset() is None
+
+
+def test_while_nothing_comes_the_answer_is_the_very_text_of_the_start(town: Town) -> None:
+    town.create(12)
+    town.write([b"a"], partition=10)
+    planner = reader(town)
+    start = planner.initialOffset()
+
+    end = planner.latestOffset(start, ReadAllAvailable())
+    text = json.dumps(end)
+    assert text != json.dumps(start)
+
+    # As it stands in the checkpoint, and as another process has written it there.
+    for asked in (planner, reader(town)):
+        for _ in range(2):
+            assert json.dumps(asked.latestOffset(json.loads(text), ReadAllAvailable())) == text
+    town.write([b"b"], partition=2)
+    assert planner.latestOffset(json.loads(text), ReadAllAvailable())[town.topic]["2"] == 1

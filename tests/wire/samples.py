@@ -67,6 +67,7 @@ from wire.session import (
     PartitionMetadata,
     TopicMetadata,
 )
+from wire.topic_extents import TopicExtents, TopicExtentsReply, TopicExtentsRequest
 from wire.topics import (
     AlterTopicReply,
     AlterTopicRequest,
@@ -292,6 +293,11 @@ EXCHANGES = [
     _exchange(api.DESCRIBE_GROUPS, *group_samples.DESCRIBE),
     _exchange(api.RESET_OFFSETS, *group_samples.RESET),
     _exchange(api.DELETE_GROUP, *group_samples.DELETE),
+    _exchange(
+        api.TOPIC_EXTENTS,
+        TopicExtentsRequest(topics=["orders"], with_sizes=True, is_local=True),
+        TopicExtentsReply([TopicExtents("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])]),
+    ),
     _exchange(
         api.PEER_STATUS,
         PeerStatusRequest(node_id=2),
