@@ -6,6 +6,7 @@ from typing import Final, final
 
 import trio
 
+from broker.partition import Partition
 from broker.partitions import Partitions
 from coordinator.catalog import Topic
 from coordinator.cluster_node import ClusterNode
@@ -56,11 +57,10 @@ class TopicExtentsHandler:
         topic_id, replica = measured.topic_id, self._partitions.replica
         for number in measured.led_by(self._cluster.node_id):
             partition = replica(topic_id, number)
-            leader = None if partition is None else partition.leader
-            if partition is not None and leader is not None and leader.has_caught_up:
-                log = partition.log
-                size = log.size_bytes if measured.with_sizes else 0
-                measured.put(number, log.log_start_offset, leader.high_watermark, size)
+            if partition is not None:
+                extent = extent_of(partition, with_size=measured.with_sizes)
+                if extent is not None:
+                    measured.put(number, *extent)
 
     async def _ask_leaders(self, measured: "list[_Measured]", *, with_sizes: bool) -> None:
         wanted: dict[int, list[_Measured]] = {}
@@ -87,6 +87,19 @@ class TopicExtentsHandler:
             for each in measured:
                 if each.topic_id in answers:
                     each.take(node_id, answers[each.topic_id])
+
+
+def extent_of(partition: Partition, *, with_size: bool) -> tuple[int, int, int] | None:
+    """Return where what can be read begins and ends, and its bytes on disk if they are wanted.
+
+    `None` if it is not led here, or by a new leader that does not know yet how much is committed:
+    consumers may have read further already.
+    """
+    leader = partition.leader
+    if leader is None or not leader.has_caught_up:
+        return None
+    log = partition.log
+    return log.log_start_offset, leader.high_watermark, log.size_bytes if with_size else 0
 
 
 @final

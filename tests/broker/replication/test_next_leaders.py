@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from broker.handlers import offsets
+from broker.handlers.topic_extents import extent_of
 from broker.partition import Partition
 from client.client import Client
 from isr.follower_progress import FollowerReport
@@ -162,9 +163,11 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
 
     with pytest.raises(LeaderNotAvailableError, match="does not know yet"):
         offsets._latest(partition)
+    assert extent_of(partition, with_size=False) is None
 
     leader.follower_reported(FollowerReport(2, 12, 1, 1), now_ms=0)
     assert offsets._latest(partition) == 1
+    assert extent_of(partition, with_size=False) == (0, 1, 0)
 
 
 def test_a_topic_that_is_made_again_has_nothing_of_the_old_one_on_any_replica() -> None:
