@@ -1,6 +1,6 @@
 """Settling messages: what is to become of them is told to those who serve them.
 
-Shell: a few requests to each broker are under way at a time, and what comes meanwhile goes together
+Shell: two requests to each broker are under way at a time, and what comes meanwhile goes together
 in the next one, so requests grow by themselves under load. What could not be told is told again,
 and again, to whoever serves the partition then.
 
@@ -38,8 +38,9 @@ from wire.errors import (
 )
 from wire.queues import Run, SettleAction, Settled, Settlement, SettleRequest
 
-_FLIGHTS_MAX: Final = 4
-"""Requests to one broker at a time."""
+_FLIGHTS_MAX: Final = 2
+"""Requests to one broker at a time: one is carried out while the next one is on its way. With more,
+each would have less in it, and need as many syncs."""
 _SETTLEMENTS_MAX: Final = 500
 """In one request."""
 _REFUSED_BECAUSE_DONE: Final = {
