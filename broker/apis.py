@@ -60,6 +60,8 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.CANCEL,
     api.DESCRIBE_REDRIVE,
     api.DESCRIBE_PRODUCER,
+    api.FETCH_HISTORY,
+    api.LIST_HISTORY_OFFSETS,
     api.BEGIN_TRANSACTION,
     api.STAGE,
     api.COMMIT_TRANSACTION,

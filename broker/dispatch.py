@@ -129,10 +129,10 @@ class Dispatcher:
             clients.produce.handle(message, request.attachment, replier)
         elif request.api_key in self._appending:
             self._appending[request.api_key](message, request.attachment, replier)
-        elif isinstance(message, FetchRequest):
-            clients.fetch.handle(message, replier)
         elif request.api_key in self._parking_of_clients:
             self._parking_of_clients[request.api_key](message, replier)
+        elif isinstance(message, FetchRequest):
+            clients.fetch.handle(message, replier)
         elif isinstance(message, CommitOffsetsRequest):
             clients.commits.handle(message, replier)
         elif isinstance(message, MetadataRequest):

@@ -34,6 +34,7 @@ _DURATIONS: Final = {
     for name in (
         "deduplication_window_ms",
         "delivery_delay_ms",
+        "history_ms",
         "receive_wait_ms",
         "retention_ms",
         "visibility_timeout_ms",

@@ -79,6 +79,8 @@ class QueueConfig:
     send_rate: int | None
     """`None` for no limit."""
     receive_wait_ms: int
+    history_ms: int
+    """For how long it can be read what happened to messages; 0: as long as that is needed."""
 
 
 def check_queue_name(name: str) -> None:
@@ -197,6 +199,14 @@ QUEUE_SETTINGS: Final = {
             "on, off",
             "Whether only the last receipt of a message can settle it (auto: on for FIFO queues,"
             " which must have it, off for others).",
+        ),
+        Setting(
+            "history_ms",
+            parse_bounded_duration(low=0, high=_HORIZON_MS),
+            "1d",
+            "0 or more",
+            "For how long at least it can be read what happened to messages (`tidelog queue"
+            " history`); 0: only what the queue itself needs is kept.",
         ),
         Setting(
             "lanes",
@@ -402,6 +412,7 @@ def _queue_config(overrides: tuple[tuple[str, str], ...], is_fifo: bool) -> Queu
         has_fairness=values["fairness"] == _ON,
         send_rate=_limit(values["send_rate"]),
         receive_wait_ms=_number(values["receive_wait_ms"]),
+        history_ms=_number(values["history_ms"]),
     )
 
 

@@ -95,6 +95,8 @@ class ApiKey(IntEnum):
     CANCEL = 53
     DESCRIBE_REDRIVE = 54
     DESCRIBE_PRODUCER = 55
+    FETCH_HISTORY = 56
+    LIST_HISTORY_OFFSETS = 57
     BEGIN_TRANSACTION = 60
     STAGE = 61
     COMMIT_TRANSACTION = 62
@@ -277,6 +279,10 @@ DESCRIBE_REDRIVE = Api(
 )
 DESCRIBE_PRODUCER = Api(
     ApiKey.DESCRIBE_PRODUCER, produce.DescribeProducerRequest, produce.DescribeProducerReply
+)
+FETCH_HISTORY = Api(ApiKey.FETCH_HISTORY, fetch.FetchRequest, fetch.FetchReply)
+LIST_HISTORY_OFFSETS = Api(
+    ApiKey.LIST_HISTORY_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply
 )
 BEGIN_TRANSACTION = Api(
     ApiKey.BEGIN_TRANSACTION,

@@ -374,6 +374,10 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     undone: int | None = None
     """An `Undone`, after these entries; `None` if that is not said. So whoever begins to lead the
     journal sees by its last frame whether it has to read the others."""
+    snapshot_offset: Offset | None = None
+    """Offset in the journal at which the last whole snapshot begins, of which this frame may be the
+    last; `None` if there is none before it, or that is not said. Whoever reads from there on knows
+    what all frames up to this one come to."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -382,9 +386,11 @@ _DECODER: Final = msgspec.msgpack.Decoder(Frame)
 
 def encode(frame: Frame) -> bytes:
     """Return the value of a record."""
-    if frame.undone is None:
-        return _ENCODER.encode((frame.now_ms, frame.entries))
-    return _ENCODER.encode(frame)
+    if frame.snapshot_offset is not None:
+        return _ENCODER.encode(frame)
+    if frame.undone is not None:
+        return _ENCODER.encode((frame.now_ms, frame.entries, frame.undone))
+    return _ENCODER.encode((frame.now_ms, frame.entries))
 
 
 def size(entry: AnyEntry) -> int:

@@ -1,12 +1,11 @@
 """Reading records: what is there goes out without a copy, what is not there is waited for."""
 
-from typing import final
+from typing import Protocol, final
 
 import msgspec
 import trio
 
 from broker.partition import Partition
-from broker.partitions import Partitions
 from broker.replier import Replier
 from broker.slices import SliceReader
 from broker.waiting import Waiting
@@ -19,6 +18,26 @@ from wire.outbox import FileRegion
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _COPIED_BYTES_MAX = 256 << 10
 """Nothing is copied beyond what waits to be sent: a client that does not read costs no memory."""
+
+
+class ReadablePartitions(Protocol):
+    """Finds partitions from which somebody may read."""
+
+    def find(self, topic_id: bytes, number: int) -> Partition:
+        """Return one that this broker leads.
+
+        Raises:
+            BrokerError: It does not, or nobody may read from it.
+        """
+        ...
+
+    def readable(self, topic_id: bytes, number: int) -> Partition:
+        """Return one that this broker leads or, if that will do, follows.
+
+        Raises:
+            BrokerError: As for `find`.
+        """
+        ...
 
 
 class Found(msgspec.Struct):
@@ -102,7 +121,7 @@ class FetchHandler:
     def __init__(
         self,
         env: Env,
-        partitions: Partitions,
+        partitions: ReadablePartitions,
         waiting: Waiting,
         nursery: trio.Nursery,
         *,

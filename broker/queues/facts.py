@@ -67,6 +67,13 @@ class QueueFacts:
         return config.deduplication_window_ms
 
     @property
+    def history_ms(self) -> int:
+        """For how long the journal keeps what no snapshot needs."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.history_ms
+
+    @property
     def deduplication_rule(self) -> DeduplicationRule:
         """How its messages are told from each other."""
         config = self.journal.queue_config

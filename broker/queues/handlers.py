@@ -7,9 +7,11 @@ from typing import Any, final
 import trio
 
 from broker.flusher import Flusher
+from broker.handlers.fetch import FetchHandler
 from broker.handlers.offsets import OffsetsHandler
 from broker.partitions import Partitions
 from broker.queues.administration import QueueAdministration
+from broker.queues.history import Journals
 from broker.queues.looking import LookHandler
 from broker.queues.receiving import ReceiveHandler
 from broker.queues.sending import SendHandler
@@ -54,7 +56,7 @@ class QueueSurroundings:
     waiting: Waiting
     offsets: OffsetsHandler
     receive_bytes_max: int
-    """Of records in one reply."""
+    """Of records, or of a journal, in one reply."""
 
 
 def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
@@ -71,6 +73,8 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
     )
     windows = SentWindows(server)
     administration = QueueAdministration(server, surroundings.offsets, windows)
+    env, journals = surroundings.env, Journals(surroundings.partitions)
+    history = FetchHandler(env, journals, waiting, nursery, fetch_bytes_max=bytes_max)
     return QueueHandlers(
         server,
         SendHandler(server, windows, surroundings.flusher, waiting),
@@ -78,6 +82,7 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
             api.RECEIVE: ReceiveHandler(server, waiting, bytes_max=bytes_max).handle,
             api.SETTLE: SettleHandler(server, waiting, nursery).handle,
             api.LOOK: LookHandler(server, nursery, bytes_max=bytes_max).handle,
+            api.FETCH_HISTORY: history.handle,
         },
         {
             api.COUNT_MESSAGES: administration.count,
@@ -87,5 +92,6 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
             api.LAST_PURGE: administration.last_purge,
             api.CANCEL: administration.cancel,
             api.DESCRIBE_REDRIVE: administration.describe_redrive,
+            api.LIST_HISTORY_OFFSETS: OffsetsHandler(env, journals).list_offsets,
         },
     )

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, final
 
 import trio
+from msgspec.structs import replace
 
 from broker.flusher import Flusher
 from broker.partition import AckWaiter, Partition
@@ -23,6 +24,7 @@ from wire.errors import (
     BrokerError,
     LogOfflineError,
     NotLeaderError,
+    WireFormatError,
 )
 from wire.produce import AckLevel, Acks
 from wire.queue_journal import Frame, SnapshotBegan, SnapshotEnded, Undone, decode, encode
@@ -43,8 +45,22 @@ class Journal:
     has to forget all that it knows.
     """
 
-    def __init__(self, env: Env, flusher: Flusher, partition: Partition) -> None:
-        """Write to a partition that is led here."""
+    def __init__(
+        self,
+        env: Env,
+        flusher: Flusher,
+        partition: Partition,
+        on_snapshot: Callable[[int], None] | None = None,
+    ) -> None:
+        """Write to a partition that is led here.
+
+        Args:
+            env: The world.
+            flusher: Makes durable what is appended.
+            partition: Of the journal.
+            on_snapshot: Told where a snapshot begins that is committed, so that `cut` may let go
+                of what is before it; `None`: that is done at once.
+        """
         leader = partition.leader
         assert leader is not None, "it was found, so it is led here"
         self.partition = partition
@@ -57,6 +73,9 @@ class Journal:
         self._bytes_since = 0
         """Since the last snapshot."""
         self._snapshot_bytes = 0
+        self._snapshot_offset: int | None = None
+        """Where the last whole snapshot begins, committed or not; `None` if none is known."""
+        self._on_snapshot = self.cut if on_snapshot is None else on_snapshot
 
     @property
     def leader(self) -> PartitionLeader:
@@ -88,42 +107,58 @@ class Journal:
     # -- loading --------------------------------------------------------------------------------
 
     async def load(self, reader: SliceReader, apply: Callable[[Frame], None]) -> bool:
-        """Apply all frames; return whether there were any.
+        """Apply all frames from the last whole snapshot on; return whether there were any.
 
         To be called when all is committed that earlier leaders may have acknowledged; what was
         appended in this epoch is this leader's own, committed or not.
 
         Raises:
             BrokerError: It is not led here any more, or cannot be read.
-            WireFormatError: A newer version wrote it.
+            WireFormatError: A newer version wrote it, or it does not say what it should.
         """
-        return await self._read(reader, self.partition.log.log_start_offset, apply)
+        start = self.partition.log.log_start_offset
+        last = await self.read_last(reader)
+        snapshot_offset = None if last is None else last.snapshot_offset
+        if snapshot_offset is not None and snapshot_offset >= start:
+            start = self._snapshot_offset = snapshot_offset
+        is_first = True
 
-    async def _read(self, reader: SliceReader, offset: int, apply: Callable[[Frame], None]) -> bool:
-        """Apply all frames from an offset on; return whether there were any."""
+        def take(frame: Frame, size_bytes: int) -> None:
+            nonlocal is_first
+            begins_snapshot = isinstance(frame.entries[0], SnapshotBegan)
+            if is_first and self._snapshot_offset is not None and not begins_snapshot:
+                raise WireFormatError(f"it has no snapshot at offset {start}, and says that it has")
+            is_first = False
+            apply(frame)
+            self._bytes_since = size_bytes + (0 if begins_snapshot else self._bytes_since)
+            if isinstance(frame.entries[0], SnapshotEnded):
+                self._snapshot_bytes, self._bytes_since = self._bytes_since, 0
+
+        await self._read(reader, range(start, self.partition.log.log_end_offset), take)
+        return not is_first
+
+    async def _read(
+        self, reader: SliceReader, offsets: range, take: Callable[[Frame, int], None]
+    ) -> None:
+        """Hand over all frames of at least these offsets, each with its size in bytes."""
         log = self.partition.log
-        end = log.log_end_offset
-        found = False
-        while offset < end:
+        log_end, offset = log.log_end_offset, offsets.start
+        while offset < offsets.stop:
             _ = self.leader
-            part = log.read(offset, bytes_max=_STEP_BYTES, high_watermark=end)
+            part = log.read(offset, bytes_max=_STEP_BYTES, high_watermark=log_end)
             assert part is not None, "there is something below its end"
             if reader.is_cold(part):
                 part = await reader.load(self.partition, part)
             else:
                 await trio.lowlevel.checkpoint()
             try:
-                offset, has_frames = self._apply_part(part, offset, apply)
+                offset = self._take_part(part, offset, take)
             except OSError as error:
                 raise self.partition.reading_failed(error) from error
-            found = found or has_frames
         _ = self.leader
-        return found
 
-    def _apply_part(
-        self, part: LogSlice, offset: int, apply: Callable[[Frame], None]
-    ) -> tuple[int, bool]:
-        has_frames = False
+    def _take_part(self, part: LogSlice, offset: int, take: Callable[[Frame, int], None]) -> int:
+        """Return the offset behind the part."""
         first = offset
         end = part.position + part.length
         walk = walk_headers(part.file, part.position, start_offset=part.start_offset, end=end)
@@ -136,18 +171,11 @@ class Journal:
             columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
             for value in (columns.values or [])[max(offset - header.base_offset, 0) :]:
                 assert value is not None, "every record of a journal has a frame"
-                frame = decode(value)
-                apply(frame)
-                has_frames = True
-                self._bytes_since += len(value)
-                if isinstance(frame.entries[0], SnapshotBegan):
-                    self._bytes_since = len(value)
-                elif isinstance(frame.entries[0], SnapshotEnded):
-                    self._snapshot_bytes, self._bytes_since = self._bytes_since, 0
+                take(decode(value), len(value))
             offset = header.next_offset
         if offset == first:
             raise LogOfflineError(f"the journal cannot be read at offset {offset}")
-        return offset, has_frames
+        return offset
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -158,7 +186,8 @@ class Journal:
 
     def stage(self, frame: Frame, undone: Undone) -> None:
         """Have a frame appended by the next `flush`; after it, so much is left to do."""
-        self._staged.append(encode(Frame(frame.now_ms, frame.entries, undone)))
+        told = Frame(frame.now_ms, frame.entries, undone, self._snapshot_offset)
+        self._staged.append(encode(told))
 
     async def read_last(self, reader: SliceReader) -> Frame | None:
         """Return the last frame, `None` if there is none.
@@ -167,10 +196,24 @@ class Journal:
             BrokerError: It is not led here any more, or cannot be read.
             WireFormatError: A newer version wrote it.
         """
+        log = self.partition.log
+        if log.log_end_offset == log.log_start_offset:
+            return None
+        return await self._frame_at(reader, log.log_end_offset - 1)
+
+    async def snapshot_before(self, reader: SliceReader, offset: int) -> int | None:
+        """Return from where on to read to know all up to an offset, if a frame there says so.
+
+        Raises:
+            BrokerError: It is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it.
+        """
+        return (await self._frame_at(reader, offset)).snapshot_offset
+
+    async def _frame_at(self, reader: SliceReader, offset: int) -> Frame:
         frames: list[Frame] = []
-        end = self.partition.log.log_end_offset
-        await self._read(reader, max(end - 1, self.partition.log.log_start_offset), frames.append)
-        return frames[-1] if frames else None
+        await self._read(reader, range(offset, offset + 1), lambda frame, _: frames.append(frame))
+        return frames[0]
 
     def when_appended(self, waiter: AckWaiter, index: int) -> None:
         """Tell `waiter` when all that is staged is in the log here."""
@@ -218,14 +261,19 @@ class Journal:
         return is_snapshot_due(bytes_since=self._bytes_since, snapshot_bytes=self._snapshot_bytes)
 
     def append_snapshot(self, frames: list[Frame], *, now_ms: int) -> None:
-        """Append the whole state, and let the log begin with it when it is committed.
+        """Append the whole state; what is before it may go when it is committed.
 
         If it cannot be written, or only a part of it, nothing is lost: what was before is kept, and
         it is time for another one when as much was written again.
         """
+        assert not self._staged, "what was decided before is in the log"
         log = self.partition.log
-        start = log.log_end_offset
-        values = [encode(frame) for frame in frames]
+        start, before = log.log_end_offset, self._snapshot_offset
+        *parts, ended = frames
+        values = [
+            *(encode(replace(part, snapshot_offset=before)) for part in parts),
+            encode(replace(ended, snapshot_offset=start)),
+        ]
         try:
             self._append(values, now_ms)
         except BrokerError as error:
@@ -240,15 +288,20 @@ class Journal:
             return
         finally:
             self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
+        self._snapshot_offset = start
         self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, start)
         self._flusher.appended(self.partition)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partition.AckWaiter`: the snapshot that begins at offset `index` is there."""
         del level
+        self._on_snapshot(index)
+
+    def cut(self, snapshot_offset: int) -> None:
+        """Let the log begin with a snapshot that is committed, or with a later one."""
         with suppress(BrokerError):  # A log that is offline is read by nobody.
             high_watermark = self.partition.high_watermark
-            self.partition.log.delete_records(index, high_watermark=high_watermark)
+            self.partition.log.delete_records(snapshot_offset, high_watermark=high_watermark)
             self._flusher.request(self.partition)
 
     def failed(self, index: int, error: BrokerError) -> None:

@@ -15,6 +15,7 @@ from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.queues.commit import COMMIT_TIMEOUT_S, Commit
 from broker.queues.facts import QueueFacts
+from broker.queues.history import cut_history
 from broker.queues.journal import Journal
 from broker.queues.moving import Moving
 from broker.queues.outdated import OutdatedMessages
@@ -127,7 +128,9 @@ class ServedPartition:
         self.waiters: dict[MessageWaiter, None] = {}
         self.impatient: dict[MessageWaiter, None] = {}
         """Those of them that are to be told as soon as it is known whether there is something."""
-        self.journal = Journal(surroundings.env, surroundings.flusher, journal)
+        self.journal = Journal(
+            surroundings.env, surroundings.flusher, journal, self._snapshot_committed
+        )
         receipts = Receipts(
             queue_id=facts.queue_id, partition=journal.number, key=facts.receipt_key
         )
@@ -145,6 +148,8 @@ class ServedPartition:
         self._taking = Taking(self, lambda: surroundings.plan(self), facts.name)
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
+        self._is_cutting = False
+        """Whether somebody looks how much of the journal is old enough to go."""
         self._has_changed = trio.Event()
         self._has_loaded = trio.Event()
         journal.watchers[self] = None
@@ -332,6 +337,34 @@ class ServedPartition:
                 self.drop(error)
         if self.is_loaded and self.error is None:
             self._mover.look()
+
+    def _snapshot_committed(self, offset: int) -> None:
+        """Let go of what is before a snapshot, now or when it is old enough."""
+        if self.facts.history_ms == 0:
+            self.journal.cut(offset)
+        elif not self._is_cutting:
+            self._is_cutting = True
+            start_supervised(self._surroundings.nursery, self, self._cut_history, offset)
+
+    async def _cut_history(self, snapshot_offset: int) -> None:
+        try:
+            await cut_history(
+                self.journal,
+                self._surroundings.reader,
+                self._surroundings.offsets,
+                snapshot_offset=snapshot_offset,
+                keep_from_ms=self.now_ms() - self.facts.history_ms,
+            )
+        except (BrokerError, WireFormatError) as error:
+            self.probe(
+                "queue_history_not_cut",
+                severity="warning",
+                queue=self.facts.name,
+                partition=self.number,
+                reason=str(error),
+            )
+        finally:
+            self._is_cutting = False
 
     @property
     def next_deadline_ms(self) -> int | None:

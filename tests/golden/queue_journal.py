@@ -59,6 +59,7 @@ ENTRIES: list[entries.AnyEntry] = [
 FRAMES = [
     *(Frame(NOW_MS, [entry]) for entry in ENTRIES),
     Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.Undone.MOVES),
+    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.Undone.NOTHING, 70_000),
 ]
 EXAMPLE = entries.encode(FRAMES[1])
 """Of the page of the format: a receive."""

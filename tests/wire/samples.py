@@ -7,6 +7,7 @@ import msgspec
 from tests.wire import (
     cluster_samples,
     group_samples,
+    history_samples,
     message_samples,
     queue_samples,
     redrive_samples,
@@ -410,6 +411,8 @@ EXCHANGES = [
     _exchange(api.CANCEL, *message_samples.CANCEL),
     _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
     _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),
+    _exchange(api.FETCH_HISTORY, *history_samples.FETCH_HISTORY),
+    _exchange(api.LIST_HISTORY_OFFSETS, *history_samples.LIST_HISTORY_OFFSETS),
     _exchange(api.BEGIN_TRANSACTION, *transaction_samples.BEGIN),
     _exchange(api.STAGE, *transaction_samples.STAGE),
     _exchange(api.COMMIT_TRANSACTION, *transaction_samples.COMMIT),

@@ -88,7 +88,7 @@ async def test_a_journal_begins_with_its_last_snapshot(
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker)
+        queue = await create_queue(broker, history_ms="0")
         await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(200)]))
         for _ in range(60):
             first, *_ = await receive(client, queue, 2)
@@ -109,7 +109,7 @@ async def test_a_snapshot_that_fails_is_told_and_the_queue_goes_on(
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker)
+        queue = await create_queue(broker, history_ms="0")
         await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(200)]))
         first, *_ = [(await receive(client, queue, 1))[0] for _ in range(40)]
         log = journal(broker, queue).log

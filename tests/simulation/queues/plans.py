@@ -51,6 +51,7 @@ _LARGE = 0.35
 _CRASHES_ON_ENTRIES = 0.5
 _BY_CONTENT = 0.4
 _LIMITED_SENDS = 0.15
+_HISTORIES = ("1d", "2s", "0")
 CRASH_ON_ENTRY: Final = "crash_on_entry"
 """A fault of these lives only; see `tests.simulation.queues.entry_faults`."""
 
@@ -274,6 +275,8 @@ def _draw_common(random: Random) -> dict[str, str]:
         settings["leased_max"] = str(random.choice([3, 20]))
     if random.random() < _LIMITED_SENDS:
         settings["send_rate"] = str(random.choice([2, 10]))
+    # Not drawn: plans of seeds of before stay what they were.
+    settings["history_ms"] = _HISTORIES[len(repr(settings)) % len(_HISTORIES)]
     return settings
 
 
