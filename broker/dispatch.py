@@ -129,7 +129,7 @@ class Dispatcher:
             clients.produce.handle(message, request.attachment, replier)
         elif request.api_key in self._appending:
             self._appending[request.api_key](message, request.attachment, replier)
-        elif request.api_key in self._parking_of_clients:
+        elif request.api_key in self._parking_of_clients:  # One of them shares FETCH's message.
             self._parking_of_clients[request.api_key](message, replier)
         elif isinstance(message, FetchRequest):
             clients.fetch.handle(message, replier)
