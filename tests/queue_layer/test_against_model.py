@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from client.queue_history import QueueHistory
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
 from queue_layer.orders import order_for
@@ -23,7 +24,7 @@ from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.list_model import ListModel, Message
 from wire.error_code import ErrorCode
-from wire.queue_journal import Target
+from wire.queue_journal import Target, decode
 from wire.queues import MessageState, PartitionReceived, Run, SettleAction
 
 OTHER: Final[Target] = (b"where it came from", 0)
@@ -325,6 +326,18 @@ class QueueAgainstModel(RuleBasedStateMachine):
             for offset, message in enumerate(self.model.messages)
             if not message.is_done
         }
+
+    @invariant()
+    def the_history_says_how_often_each_message_was_received(self) -> None:
+        """Whoever reads the journal by the fold of clients, from a snapshot on or not."""
+        if not hasattr(self, "model"):
+            return
+        history = QueueHistory()
+        for data in self.driver.journal:
+            history.pass_over(decode(data))
+        for offset, message in enumerate(self.model.messages):
+            if not message.is_done:
+                assert history.received(offset)[0] == message.receive_count
 
 
 TestQueueAgainstModel = QueueAgainstModel.TestCase
