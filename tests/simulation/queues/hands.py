@@ -12,9 +12,9 @@ import trio
 
 from client.client import Client, connect
 from client.queue_message import Message
-from client.queue_worker import QueueWorker
+from client.queue_worker import QueueWorker, reason_of
 from tests.simulation.process import Process
-from tests.simulation.queues.book import Delivered, QueueBook, Wish
+from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Wish
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.users import QueueUser
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
@@ -155,7 +155,13 @@ class QueueHand:
         if user.setup.dead_letter_queue is not None and self._random.random() < _REJECTS:
             action, ask = SettleAction.REJECT, partial(message.reject, reason)
         wish = Wish(delivered, action, trio.current_time(), reason=reason)
-        await user.settle(wish, ask)
+        if await user.settle(wish, ask) is not Outcome.DONE:
+            # Then the worker gives it back, and says what the handler failed with.
+            error.__traceback__ = None
+            again = Wish(
+                delivered, SettleAction.RELEASE, trio.current_time(), reason=reason_of(error)
+            )
+            self._book.wished(again)
 
 
 async def _release(message: Message, reason: str) -> None:
