@@ -10,8 +10,8 @@ from typing import final
 import trio
 
 from client.client import connect
+from coordinator.catalog import queue_of_journal, topic_of_staging
 from coordinator.cluster.records import Broker, Partition
-from tests.simulation.broker_host import TOPIC
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 
 @final
 class LossAcceptor:
-    """Looks at the partitions of the topic now and then."""
+    """Looks at the partitions of all topics now and then, journals of queues included."""
 
     def __init__(self, plan: ClusterPlan, minutes: Minutes, sometimes: Sometimes) -> None:
         """Look at what `minutes` say is agreed on."""
@@ -44,29 +44,38 @@ class LossAcceptor:
                 async with connect(
                     addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
                 ) as client:
-                    elected = await client.admin.elect_leaders(
-                        [(TOPIC, number) for number in lost], accept_data_loss=True
-                    )
+                    elected = await client.admin.elect_leaders(lost, accept_data_loss=True)
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
                 continue
             if any(each.may_have_lost_data for each in elected):
                 self._sometimes.reached("loss accepted")
 
-    def _lost_partitions(self) -> list[int]:
-        """Return the partitions that nobody can lead any more without a loss."""
+    def _lost_partitions(self) -> list[tuple[str, int]]:
+        """Return the partitions that nobody can lead any more without a loss.
+
+        With what stands beside a topic, for whoever accepts a loss accepts it of all of them.
+        """
         state = self._minutes.image.state
-        topic = next((each for each in state.catalog.topics if each.name == TOPIC), None)
-        if topic is None:
-            return []
-        return [
-            number
-            for number, partition in enumerate(state.partitions(topic.topic_id))
-            if partition.leader is None
-            and not partition.in_sync_replicas
-            and not partition.eligible_leader_replicas
-            and _is_best_there(partition, state.brokers)
-        ]
+        found: list[tuple[str, int]] = []
+        for topic in state.catalog.topics:
+            if queue_of_journal(topic.name) or topic_of_staging(topic.name):
+                continue
+            topics = [topic, *state.catalog.companions_of(topic.topic_id)]
+            for number in range(topic.partition_count):
+                partitions = [state.partition(each.topic_id, number) for each in topics]
+                lost = [each for each in partitions if each is not None and _is_lost(each)]
+                if lost and all(_is_best_there(each, state.brokers) for each in lost):
+                    found.append((topic.name, number))
+        return found
+
+
+def _is_lost(partition: Partition) -> bool:
+    return (
+        partition.leader is None
+        and not partition.in_sync_replicas
+        and not partition.eligible_leader_replicas
+    )
 
 
 def _is_best_there(partition: Partition, brokers: Mapping[int, Broker]) -> bool:

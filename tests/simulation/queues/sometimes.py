@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
 
-_NOT_WITH_QUEUES: Final = {"group joined", "loss accepted", "lost in memory"}
-"""Lives with queues have no consumer groups, and keep what is acknowledged on disk."""
+_NOT_WITH_QUEUES: Final = {"group joined"}
+"""Lives with queues have no consumer groups."""
 
 FORCED: Final = {
     "journal snapshot early": "a journal got a snapshot that was not due",
