@@ -9,10 +9,11 @@ from client.metadata import TopicPartition
 from spark_connector.brokers import Brokers
 from spark_connector.data_loss import lost
 from spark_connector.extents import Extents, look, missing
+from spark_connector.journals import not_there
 from spark_connector.offsets import Slice, split
 from spark_connector.placing import ending_offsets, starting_offsets
 from spark_connector.read_options import ReadOptions
-from wire.errors import ConfigError, LeaderNotAvailableError, TidelogError, UnknownTopicError
+from wire.errors import ConfigError, LeaderNotAvailableError, TidelogError
 
 
 def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
@@ -54,6 +55,7 @@ def known_extents(brokers: Brokers, options: ReadOptions) -> Extents:
 
     Raises:
         UnknownTopicError: A topic that is named is not there.
+        UnknownQueueError: A queue is not there.
         ConfigError: No topic has a name like the pattern.
         LeaderNotAvailableError: Of some partition nobody says so.
         TidelogError: Nobody could be asked.
@@ -76,7 +78,7 @@ def known_extents(brokers: Brokers, options: ReadOptions) -> Extents:
 
 def _unknown(gone: list[str], silent: list[TopicPartition]) -> TidelogError:
     if gone:
-        return UnknownTopicError(f"there is no topic {gone[0]!r}")
+        return not_there(gone[0])
     topic, partition = silent[0]
     return LeaderNotAvailableError(
         f"nobody says how far {topic}/{partition} goes: its leader does not answer"

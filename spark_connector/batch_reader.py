@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_connector.arrow import arrow_schema
 from spark_connector.batch_plan import plan
 from spark_connector.columns import COLUMN_TYPES
+from spark_connector.history_reader import read_history
 from spark_connector.offsets import Slice
 from spark_connector.pool import borrowed
 from spark_connector.read_options import ReadOptions
@@ -43,4 +44,5 @@ def read_partition(
     wanted = None if partition is None else partition.value
     if isinstance(wanted, Slice):
         schema = arrow_schema(columns, [COLUMN_TYPES[name] for name in columns])
-        yield from read_slice(options, schema, wanted)
+        read = read_slice if options.selection.history_of is None else read_history
+        yield from read(options, schema, wanted)

@@ -5,12 +5,14 @@ Shell: owns links. One caller at a time; `spark_connector.pool` gives each calle
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar, final
 
 from client.address import Address
 from client.backoff import Backoff
 from client.metadata import MetadataCache, TopicPartition
+from spark_connector.journals import offsets_api
 from spark_connector.link import Link
 from spark_connector.options import ConnectionOptions
 from wire import api
@@ -26,7 +28,7 @@ from wire.errors import (
     WireFormatError,
     from_wire,
 )
-from wire.fetch import ListOffsetsRequest, PartitionOffset, PartitionOffsetAt
+from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffset, PartitionOffsetAt
 from wire.session import MetadataRequest, TopicMetadata
 from wire.topic_extents import TopicExtents, TopicExtentsRequest
 
@@ -201,10 +203,54 @@ class Brokers:
         names = None if topics is None else list(topics)
         return self.ask_any(api.TOPIC_EXTENTS, TopicExtentsRequest(names, with_sizes)).topics
 
+    def journal_extents(self, journal: str) -> tuple[bytes, list[tuple[int, int] | None]]:
+        """Return the id of a journal, and where each of its partitions begins and ends.
+
+        That is `None` of those whose leader does not answer.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: Nobody could be asked.
+        """
+
+        def look() -> TopicMetadata:
+            self.refresh([journal])
+            return self.topic(journal)
+
+        known = self.retry(look)
+        found: list[tuple[int, int] | None] = [None] * len(known.partitions)
+        by_leader: dict[int, list[int]] = {}
+        for each in known.partitions:
+            if each.leader_id is not None:
+                by_leader.setdefault(each.leader_id, []).append(each.partition)
+        for leader_id, numbers in by_leader.items():
+            with suppress(RetriableError, ConnectionLostError):
+                for number, ends in self._ends(leader_id, known.topic_id, numbers):
+                    found[number] = ends
+        return known.topic_id, found
+
+    def _ends(
+        self, leader_id: int, journal_id: bytes, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, tuple[int, int]]]:
+        places = (OffsetAt.EARLIEST, OffsetAt.LATEST)
+        questions = [PartitionOffsetAt(journal_id, n, int(at)) for n in numbers for at in places]
+        request = ListOffsetsRequest(questions)
+        offsets = self._ask(self.link_to(leader_id), api.LIST_HISTORY_OFFSETS, request).offsets
+        if len(offsets) != len(questions):
+            raise WireFormatError(f"{len(offsets)} offsets for {len(questions)} questions")
+        for number, start, end in zip(numbers, offsets[::2], offsets[1::2], strict=True):
+            error = start.error or end.error
+            if error is not None and not isinstance(from_wire(error), RetriableError):
+                raise from_wire(error)
+            if start.offset is not None and end.offset is not None:
+                yield number, (start.offset, end.offset)
+
     def list_offsets(
         self, questions: Mapping[TopicPartition, PartitionOffsetAt]
     ) -> dict[TopicPartition, PartitionOffset]:
         """Return answers about partitions, each from its leader; none has an error.
+
+        All are partitions of topics, or all are of journals.
 
         Raises:
             TidelogError: A broker refused, or nobody could be asked.
@@ -220,7 +266,7 @@ class Brokers:
         found: dict[TopicPartition, PartitionOffset] = {}
         for link, partitions in by_link.items():
             request = ListOffsetsRequest([questions[at] for at in partitions])
-            reply = self._ask(link, api.LIST_OFFSETS, request)
+            reply = self._ask(link, offsets_api(partitions[0].topic), request)
             if len(reply.offsets) != len(partitions):
                 raise WireFormatError(
                     f"{len(reply.offsets)} offsets for {len(partitions)} questions"

@@ -36,11 +36,36 @@ ORIGIN_COLUMNS: Final[Mapping[str, str]] = {
     "reason": "string",
 }
 """Of dead letters: where each comes from, and why it was given up."""
-COLUMN_TYPES: Final[Mapping[str, str]] = {**RECORD_COLUMNS, **HEADERS_COLUMN, **ORIGIN_COLUMNS}
+HISTORY_COLUMNS: Final[Mapping[str, str]] = {
+    "timestamp": "timestamp",
+    "event": "string",
+    "queue": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "holder": "string",
+    "receiveCount": "int",
+    "leaseId": "bigint",
+    "visibleAt": "timestamp",
+    "reason": "string",
+    "belowOffset": "bigint",
+    "messageCount": "bigint",
+    "targetTopic": "string",
+    "targetPartition": "int",
+    "journalOffset": "bigint",
+}
+"""Of what happened to messages of a queue."""
+COLUMN_TYPES: Final[Mapping[str, str]] = {
+    **RECORD_COLUMNS,
+    **HEADERS_COLUMN,
+    **ORIGIN_COLUMNS,
+    **HISTORY_COLUMNS,
+}
 
 
 def columns_of(options: ReadOptions) -> dict[str, str]:
     """Return the columns of a source, in order, with their types."""
+    if options.selection.history_of is not None:
+        return dict(HISTORY_COLUMNS)
     headers = HEADERS_COLUMN if options.include_headers else {}
     origin = ORIGIN_COLUMNS if options.selection.dead_letters_of is not None else {}
     return {**RECORD_COLUMNS, **headers, **origin}
@@ -63,7 +88,9 @@ def check_projection(
     Raises:
         ConfigError: A column is not there, has another type, or is said to be never null.
     """
-    known = {**columns_of(options), **HEADERS_COLUMN}
+    known = columns_of(options)
+    if options.selection.history_of is None:
+        known |= HEADERS_COLUMN
     names: list[str] = []
     for name, kind, is_nullable in wanted:
         if name not in known:

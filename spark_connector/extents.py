@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 from client.metadata import TopicPartition
 from spark_connector.brokers import Brokers
+from spark_connector.journals import journal_of
 from spark_connector.offsets import Slice
 from spark_connector.read_options import Selection
 from wire import api
-from wire.errors import ConfigError, WireFormatError
+from wire.errors import ConfigError, UnknownQueueError, WireFormatError
 from wire.queue_admin import DescribeQueuesRequest, QueueDescription
 from wire.topic_extents import TopicExtents
 
@@ -53,6 +54,8 @@ def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) ->
         UnknownQueueError: There is no such queue.
         TidelogError: Nobody could be asked.
     """
+    if selection.history_of is not None:
+        return _journal_extents(brokers, journal_of(selection.history_of))
     extents = _extents(_topics(brokers, selection, with_sizes=with_sizes))
     if not selection.partitions:
         return extents
@@ -70,6 +73,8 @@ def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) ->
 def missing(selection: Selection, extents: Extents) -> list[str]:
     """Return the topics that are named and were not found."""
     named = {*selection.topics, *(at.topic for at in selection.partitions)}
+    if selection.history_of is not None:
+        named.add(journal_of(selection.history_of))
     return sorted(named - {at.topic for at in extents})
 
 
@@ -91,6 +96,20 @@ def _queue(brokers: Brokers, name: str) -> QueueDescription:
     request = DescribeQueuesRequest([name])
     (found,) = brokers.ask_any(api.DESCRIBE_QUEUES, request).queues
     return found
+
+
+def _journal_extents(brokers: Brokers, journal: str) -> Extents:
+    """Return how far a journal goes, nothing if there is no such queue."""
+    try:
+        journal_id, found = brokers.journal_extents(journal)
+    except UnknownQueueError:
+        return {}
+    return {
+        TopicPartition(journal, number): Extent(journal_id, 0, 0, is_known=False)
+        if ends is None
+        else Extent(journal_id, *ends)
+        for number, ends in enumerate(found)
+    }
 
 
 def _topics(brokers: Brokers, selection: Selection, *, with_sizes: bool) -> list[TopicExtents]:

@@ -13,9 +13,9 @@ from client.fetched_chunk import FetchedChunk
 from client.record import RecordBatch
 from spark_connector.brokers import Brokers
 from spark_connector.data_loss import lost
+from spark_connector.journals import fetch_api
 from spark_connector.link import Link
 from spark_connector.offsets import Slice
-from wire import api
 from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
 from wire.errors import (
     ConnectionLostError,
@@ -24,6 +24,7 @@ from wire.errors import (
     RequestTimedOutError,
     RetriableError,
     TidelogError,
+    UnknownQueueError,
     UnknownTopicError,
     from_wire,
 )
@@ -52,6 +53,7 @@ class RangeFetcher:
         self._wanted = wanted
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout_s = timeout_ms / 1000
+        self._fetch_api = fetch_api(wanted.topic)
         self._position: int = wanted.start
         self._asked: tuple[Link, int] | None = None
         """Who was asked for the batches at which offset, if an answer is on its way."""
@@ -78,7 +80,7 @@ class RangeFetcher:
                 yield from self._fetch()
             except OffsetOutOfRangeError as error:
                 self._skip_lost(error)
-            except UnknownTopicError as error:
+            except (UnknownTopicError, UnknownQueueError) as error:
                 self._note_missing(error)
             except CorruptRecordError:
                 self._damaged_count += 1
@@ -108,7 +110,7 @@ class RangeFetcher:
         assert self._asked is not None
         link, _ = self._asked
         self._asked = None
-        reply, view = link.receive(api.FETCH, timeout_s=self._brokers.request_timeout_s)
+        reply, view = link.receive(self._fetch_api, timeout_s=self._brokers.request_timeout_s)
         (fetched,) = reply.results
         if fetched.error is not None:
             raise from_wire(fetched.error)
@@ -159,7 +161,7 @@ class RangeFetcher:
         left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
         bytes_max = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
         asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, bytes_max)
-        link.send(api.FETCH, FetchRequest(_MAX_WAIT_MS, 1, bytes_max, [asked]))
+        link.send(self._fetch_api, FetchRequest(_MAX_WAIT_MS, 1, bytes_max, [asked]))
         self._asked = link, offset
 
     # -- what may go wrong ----------------------------------------------------------------------
@@ -184,7 +186,7 @@ class RangeFetcher:
         if self._fail_on_data_loss:
             raise lost(what) from error
 
-    def _note_missing(self, error: UnknownTopicError) -> None:
+    def _note_missing(self, error: UnknownTopicError | UnknownQueueError) -> None:
         """Stop if the topic is gone; whoever was asked may not have heard of a new one yet."""
         self.close()
         self._missing_count += 1

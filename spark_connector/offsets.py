@@ -103,6 +103,10 @@ class Slice:
         """How many offsets there are; some of them may have no record."""
         return self.end - self.start
 
+    def between(self, start: int, end: int) -> "Slice":
+        """Return another range of the same partition."""
+        return replace(self, start=start, end=end)
+
     def __str__(self) -> str:
         """Return it for people."""
         return f"{self.topic}/{self.partition} [{self.start}, {self.end})"

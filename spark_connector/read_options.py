@@ -19,13 +19,19 @@ LATEST: Final = -1
 """As an offset in JSON: the end of what can be read."""
 OFFSET_MAX: Final = (1 << 63) - 1
 
-_SELECTIONS: Final = ("subscribe", "subscribePattern", "assign", "queueDeadLetters")
+_SELECTIONS: Final = (
+    "subscribe", "subscribePattern", "assign", "queueDeadLetters", "queueHistory",
+)  # fmt: skip
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 _ONLY_STREAM: Final = (
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger",
     "groupId", "groupIdPrefix",
+)  # fmt: skip
+_ONLY_RECORDS: Final = (
+    "includeHeaders", "largeMessages", "largeMessageMaxBytes", "maxBytesPerTrigger", "groupId",
+    "groupIdPrefix",
 )  # fmt: skip
 READ_NAMES: Final = (
     *CONNECTION_NAMES, *_SELECTIONS, *_STARTING, *_ENDING, *_ONLY_STREAM, _STRATEGY,
@@ -59,6 +65,8 @@ class Selection:
     """`assign`: exactly these, sorted."""
     dead_letters_of: str | None = None
     """`queueDeadLetters`: the name of a queue."""
+    history_of: str | None = None
+    """`queueHistory`: the name of a queue."""
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
@@ -79,6 +87,8 @@ class Selection:
             return cls(pattern=_pattern(text))
         if found == ["assign"]:
             return cls(partitions=_assigned(given.json_object("assign") or {}))
+        if found == ["queueHistory"]:
+            return cls(history_of=text)
         return cls(dead_letters_of=text)
 
     def __str__(self) -> str:
@@ -89,6 +99,8 @@ class Selection:
             return ", ".join(f"{at.topic}/{at.partition}" for at in self.partitions)
         if self.dead_letters_of is not None:
             return f"dead letters of queue {self.dead_letters_of}"
+        if self.history_of is not None:
+            return f"history of queue {self.history_of}"
         return f"topics like {self.pattern}"
 
 
@@ -155,6 +167,8 @@ class ReadOptions:
         given = GivenOptions(raw, READ_NAMES)
         connection = ConnectionOptions.parse(given)
         selection = Selection.parse(given)
+        if selection.history_of is not None:
+            _refuse(given, _ONLY_RECORDS, "it is about records, and queueHistory reads none")
         default_start: Literal["earliest", "latest"] = "latest" if is_stream else "earliest"
         starting = _place(given, _STARTING, default_start)
         ending = _place(given, _ENDING, "latest")

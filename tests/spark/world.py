@@ -10,6 +10,8 @@ from tidelog import blocking
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
+_SELECTIONS = {"subscribe", "assign", "queueDeadLetters", "queueHistory", "subscribePattern"}
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class World:
 
     def options(self, **options: str) -> dict[str, str]:
         """Return options of the source."""
-        if not {"subscribe", "assign", "queueDeadLetters", "subscribePattern"} & options.keys():
+        if not _SELECTIONS & options.keys():
             options["subscribe"] = self.topic
         return {"bootstrap.servers": self.address, **options}
 

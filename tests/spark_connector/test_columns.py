@@ -32,6 +32,18 @@ def test_a_dead_letter_says_where_it_comes_from() -> None:
     ]  # fmt: skip
 
 
+def test_a_history_has_columns_of_its_own() -> None:
+    given = ReadOptions.parse(
+        {"bootstrap.servers": "here:1", "queueHistory": "pay"}, is_stream=False
+    )
+
+    assert list(columns_of(given))[:6] == [
+        "timestamp", "event", "queue", "partition", "offset", "holder",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match="there is no column 'headers'"):
+        check_projection([("headers", "array<struct<key:string,value:binary>>", True)], given)
+
+
 def test_some_columns_are_read_in_the_order_asked_for() -> None:
     wanted = [("offset", "bigint", True), ("value", "binary", True)]
 

@@ -44,6 +44,7 @@ def test_a_batch_reads_from_the_first_record_to_the_end_and_a_stream_from_the_en
             ),
         ),
         ({"queueDeadLetters": "pay"}, Selection(dead_letters_of="pay")),
+        ({"queueHistory": "pay"}, Selection(history_of="pay")),
     ],
 )
 def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
@@ -60,6 +61,7 @@ def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
         {"subscribe": "a", "assign": '{"a":[0]}'},
         {"subscribe": "a", "subscribePattern": "b"},
         {"subscribe": "a", "queueDeadLetters": "b"},
+        {"queueDeadLetters": "b", "queueHistory": "b"},
     ],
 )
 def test_none_or_two_of_the_selections_are_refused_by_name(given: dict[str, str]) -> None:
@@ -185,3 +187,20 @@ def test_what_is_batch_and_what_is_stream_is_checked_when_it_is_known() -> None:
 
 def test_a_truth_is_shown_as_json_writes_it() -> None:
     assert [json_text(each) for each in (True, False, 1.5, "1")] == ["true", "false", "1.5", "'1'"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"includeHeaders": "true"},
+        {"largeMessages": "join"},
+        {"largeMessageMaxBytes": "1000"},
+        {"maxBytesPerTrigger": "1000"},
+        {"groupId": "audit"},
+        {"groupIdPrefix": "audit"},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_is_about_records_is_refused_for_a_history(option: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"^{next(iter(option))} cannot be used here"):
+        ReadOptions.parse({**SERVERS, "queueHistory": "pay", **option}, is_stream=True)

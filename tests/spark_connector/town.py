@@ -61,6 +61,11 @@ class Town:
         """Return options to read the topic."""
         return ReadOptions.parse(self.raw(**options), is_stream=is_stream)
 
+    def history(self, is_stream: bool = False, /, **options: str) -> ReadOptions:
+        """Return options to read what happened in the queue that has the name of the topic."""
+        raw = {"bootstrap.servers": self.address, "queueHistory": self.topic, **options}
+        return ReadOptions.parse(raw, is_stream=is_stream)
+
     @property
     def connection(self) -> ConnectionOptions:
         """Where the broker is."""
