@@ -4,8 +4,11 @@ Without I/O. Columns are those of Spark's Kafka sink; others are passed over, as
 read from a topic can be written to one as it is.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeVar, cast, final
 
 import pyarrow as pa
 
@@ -26,6 +29,8 @@ _TYPES: Final[Mapping[str, Sequence[str]]] = {
 BATCH_BYTES_MAX: Final = 512 << 10
 """Of keys, values and headers in one batch, unless a single row has more."""
 _ROW_BYTES: Final = 16
+_KEYS_MAX: Final = 100_000
+Label = TypeVar("Label", str, int)
 
 
 class Outgoing(NamedTuple):
@@ -59,11 +64,77 @@ def check_columns(fields: Iterable[tuple[str, str]], options: WriteOptions) -> N
             raise ConfigError(f"column {name} is {given}, it must be {' or '.join(legal)}")
 
 
+@final
+class KeyPartitions:
+    """The partitions of keys that a task has met; to hash a key takes longer than to look it up."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._known: dict[int, _KnownKeys] = {}
+
+    def among(self, partition_count: int) -> "_KnownKeys":
+        """Return those in a topic of so many partitions."""
+        if partition_count not in self._known:
+            self._known[partition_count] = _KnownKeys(partition_count)
+        return self._known[partition_count]
+
+
+@final
+class _KnownKeys(dict[bytes, int]):
+    """A key that is not known is hashed."""
+
+    def __init__(self, partition_count: int) -> None:
+        super().__init__()
+        self._partition_count = partition_count
+
+    def __missing__(self, key: bytes) -> int:
+        if len(self) >= _KEYS_MAX:
+            self.clear()
+        partition = self[key] = partition_for_key(key, self._partition_count)
+        return partition
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Columns of rows on their way."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    headers: Sequence[Headers] | None
+    sizes: Sequence[int]
+    """About how many bytes each has as a record."""
+
+    def only(self, rows: Sequence[int]) -> "_Rows":
+        """Return some of them."""
+        return self if len(rows) == len(self.values) else self._picked(rows)
+
+    def _picked(self, rows: Sequence[int]) -> "_Rows":
+        return _Rows(
+            [self.values[row] for row in rows],
+            None if self.keys is None else [self.keys[row] for row in rows],
+            None if self.headers is None else [self.headers[row] for row in rows],
+            [self.sizes[row] for row in rows],
+        )
+
+    def batches(self) -> Iterator[Columns]:
+        """Yield them as batches, in order, none too large."""
+        for start, end in _cuts(self.sizes):
+            headers = None if self.headers is None else self.headers[start:end]
+            yield Columns(
+                end - start,
+                keys=None if self.keys is None else self.keys[start:end],
+                values=self.values[start:end],
+                headers=headers if headers and any(headers) else None,
+            )
+
+
 def outgoing(
     batch: pa.RecordBatch,
     options: WriteOptions,
     partition_counts: Mapping[str, int],
     sticky: int,
+    known_keys: KeyPartitions,
 ) -> Iterator[Outgoing]:
     """Yield the records of a batch of rows, for each partition in their order.
 
@@ -72,16 +143,24 @@ def outgoing(
         options: Of the sink.
         partition_counts: Of each topic that `topics_of` returns.
         sticky: Chooses a partition for rows that have neither a key nor a partition.
+        known_keys: Of the task.
 
     Raises:
         UnknownPartitionError: A row names a partition that its topic does not have.
     """
-    values = _bytes_of(batch, "value") or [None] * batch.num_rows
-    keys = _bytes_of(batch, "key")
-    headers = _headers_of(batch) if options.include_headers else None
-    for (topic, partition), rows in _places(batch, options, partition_counts, keys, sticky).items():
-        for part in _cut(rows, values, keys, headers):
-            yield Outgoing(topic, partition, _columns(part, values, keys, headers))
+    rows = _rows(batch, options)
+    chosen = cast("Sequence[int | None] | None", _column(batch, "partition"))
+    for topic, of_topic in _by_topic(batch, options).items():
+        count = partition_counts[topic]
+        part = rows.only(of_topic)
+        wanted = chosen if chosen is None or part is rows else [chosen[row] for row in of_topic]
+        if wanted is None and part.keys is None:
+            places: Mapping[int, Sequence[int]] = {sticky % count: range(len(part.values))}
+        else:
+            places = _grouped(_partitions(topic, count, (wanted, part.keys), sticky, known_keys))
+        for partition, of_partition in places.items():
+            for columns in part.only(of_partition).batches():
+                yield Outgoing(topic, partition, columns)
 
 
 def topics_of(batch: pa.RecordBatch, options: WriteOptions) -> list[str]:
@@ -98,75 +177,73 @@ def topics_of(batch: pa.RecordBatch, options: WriteOptions) -> list[str]:
     return cast("list[str]", list(topics))
 
 
-def _places(
-    batch: pa.RecordBatch,
-    options: WriteOptions,
-    partition_counts: Mapping[str, int],
-    keys: Sequence[bytes | None] | None,
+def _by_topic(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Sequence[int]]:
+    """Return which rows go to which topic."""
+    if options.topic is not None:
+        return {options.topic: range(batch.num_rows)}
+    return _grouped(cast("Sequence[str]", _column(batch, "topic")))
+
+
+def _partitions(
+    topic: str,
+    count: int,
+    wanted_and_keys: tuple[Sequence[int | None] | None, Sequence[bytes | None] | None],
     sticky: int,
-) -> dict[tuple[str, int], Sequence[int]]:
-    """Return which rows go where."""
-    chosen = cast("Sequence[int | None] | None", _column(batch, "partition"))
-    topics = None if options.topic is not None else cast("list[str]", _column(batch, "topic"))
-    if topics is None and chosen is None and keys is None:
-        assert options.topic is not None
-        return {(options.topic, sticky % partition_counts[options.topic]): range(batch.num_rows)}
-    places: dict[tuple[str, int], list[int]] = {}
-    known: dict[tuple[str, bytes], int] = {}
-    for row in range(batch.num_rows):
-        topic = options.topic if topics is None else topics[row]
-        assert topic is not None, "topics_of has checked it"
-        count = partition_counts[topic]
-        partition = None if chosen is None else chosen[row]
-        key = None if keys is None else keys[row]
-        if partition is None and key is not None:
-            partition = known.get((topic, key))
-            if partition is None:
-                partition = known[topic, key] = partition_for_key(key, count)
-        elif partition is None:
-            partition = sticky % count
-        elif not 0 <= partition < count:
+    known_keys: KeyPartitions,
+) -> Sequence[int]:
+    """Return the partition of each row of a topic."""
+    wanted, keys = wanted_and_keys
+    known, other = known_keys.among(count), sticky % count
+    of_keys: Sequence[int] | None = None
+    if keys is not None and (wanted is None or None in wanted):
+        of_keys = [other if key is None else known[key] for key in keys]
+    if wanted is None:
+        assert of_keys is not None
+        return of_keys
+    for partition in dict.fromkeys(wanted):
+        if partition is not None and not 0 <= partition < count:
             raise UnknownPartitionError(
                 f"a row names partition {partition} of topic {topic!r}, which has {count}"
             )
-        places.setdefault((topic, partition), []).append(row)
-    return {**places}
+    if of_keys is None:
+        return [other if partition is None else partition for partition in wanted]
+    return [
+        of_key if partition is None else partition
+        for partition, of_key in zip(wanted, of_keys, strict=True)
+    ]
 
 
-def _cut(
-    rows: Sequence[int],
-    values: Sequence[bytes | None],
-    keys: Sequence[bytes | None] | None,
-    headers: Sequence[Headers] | None,
-) -> Iterator[Sequence[int]]:
-    """Yield rows that fit into one batch."""
-    first, size = 0, 0
-    for place, row in enumerate(rows):
-        more = _ROW_BYTES + len(values[row] or b"")
-        more += 0 if keys is None else len(keys[row] or b"")
-        if headers is not None:
-            more += sum(len(name) + len(value) for name, value in headers[row])
-        if size and size + more > BATCH_BYTES_MAX:
-            yield rows[first:place]
-            first, size = place, 0
-        size += more
-    if first < len(rows):
-        yield rows[first:]
+def _grouped(labels: Sequence[Label]) -> dict[Label, list[int]]:
+    """Return by label in which rows it stands."""
+    rows: dict[Label, list[int]] = {label: [] for label in labels}
+    for row, label in enumerate(labels):
+        rows[label].append(row)
+    return rows
 
 
-def _columns(
-    rows: Sequence[int],
-    values: Sequence[bytes | None],
-    keys: Sequence[bytes | None] | None,
-    headers: Sequence[Headers] | None,
-) -> Columns:
-    chosen_headers = None if headers is None else [headers[row] for row in rows]
-    return Columns(
-        len(rows),
-        keys=None if keys is None else [keys[row] for row in rows],
-        values=[values[row] for row in rows],
-        headers=chosen_headers if chosen_headers and any(chosen_headers) else None,
-    )
+def _cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where batches begin and end, so that none but a single row is above the limit."""
+    ends = list(accumulate(sizes))
+    start, passed = 0, 0
+    while start < len(ends):
+        end = max(bisect_right(ends, passed + BATCH_BYTES_MAX, lo=start), start + 1)
+        yield start, end
+        start, passed = end, ends[end - 1]
+
+
+def _rows(batch: pa.RecordBatch, options: WriteOptions) -> _Rows:
+    values = _bytes_of(batch, "value") or [None] * batch.num_rows
+    keys = _bytes_of(batch, "key")
+    headers = _headers_of(batch) if options.include_headers else None
+    sizes = [_ROW_BYTES + len(value or b"") for value in values]
+    if keys is not None:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    if headers is not None:
+        sizes = [
+            size + sum(len(name) + len(value) for name, value in of_row)
+            for size, of_row in zip(sizes, headers, strict=True)
+        ]
+    return _Rows(values, keys, headers, sizes)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[object] | None:

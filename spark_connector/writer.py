@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from client.staged_places import StagedPlace
 from spark_connector import staging
 from spark_connector.options import WriteOptions
-from spark_connector.outgoing_rows import outgoing, topics_of
+from spark_connector.outgoing_rows import KeyPartitions, outgoing, topics_of
 from spark_connector.pool import borrowed
 from wire.compression import CODEC_NAMES
 from wire.errors import ConfigError, TransactionGoneError
@@ -112,14 +112,14 @@ def stage(
             codec=CODEC_NAMES[options.compression],
             stage_timeout_ms=options.stage_timeout_ms,
         )
-        row_count = 0
+        row_count, known_keys = 0, KeyPartitions()
         context = TaskContext.get()
         sticky = 0 if context is None else context.partitionId()
         for batch in batches:
             if not task.number or not batch.num_rows:
                 continue  # What was committed before is not written again.
             counts = task.partition_counts(topics_of(batch, options))
-            task.stage(outgoing(batch, options, counts, sticky))
+            task.stage(outgoing(batch, options, counts, sticky, known_keys))
             row_count += batch.num_rows
             sticky += 1
         return Staged(name, batch_id, task.number, task.places, row_count)

@@ -5,11 +5,14 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from client.partitioner import partition_for_key
 from spark_connector.options import WriteOptions
 from spark_connector.outgoing_rows import (
     BATCH_BYTES_MAX,
+    KeyPartitions,
     Outgoing,
     check_columns,
     outgoing,
@@ -26,7 +29,7 @@ def options(**given: str) -> WriteOptions:
 
 
 def rows(batch: pa.RecordBatch, sticky: int = 0, **given: str) -> list[Outgoing]:
-    return list(outgoing(batch, options(**given), {"a": 4, "b": 2}, sticky))
+    return list(outgoing(batch, options(**given), {"a": 4, "b": 2}, sticky, KeyPartitions()))
 
 
 @pytest.mark.parametrize(
@@ -139,3 +142,76 @@ def test_many_rows_are_cut_into_batches_and_a_large_row_has_one_of_its_own() -> 
     ]
 
     assert found == [sizes[:2], sizes[2:3], sizes[3:]]
+
+
+Place = tuple[str, int]
+Given = tuple[str, int | None, bytes | None]
+
+
+def naive_place(row: Given, sticky: int) -> Place:
+    topic, partition, key = row
+    count = {"a": 4, "b": 2}[topic]
+    if partition is not None:
+        return topic, partition
+    return topic, sticky % count if key is None else partition_for_key(key, count)
+
+
+_given = st.tuples(
+    st.sampled_from(["a", "b"]),
+    st.none() | st.integers(0, 1),
+    st.none() | st.sampled_from([b"", b"k", b"key", b"another"]),
+)
+
+
+@given(
+    table=st.lists(_given, min_size=1, max_size=40),
+    columns=st.sets(st.sampled_from(["topic", "partition", "key"])),
+    sticky=st.integers(0, 9),
+)
+def test_every_row_goes_to_its_place_once_and_in_order(
+    table: list[Given], columns: set[str], sticky: int
+) -> None:
+    """Whatever columns there are, as one row after the other would be placed."""
+    given_rows = [
+        (
+            topic if "topic" in columns else "a",
+            partition if "partition" in columns else None,
+            key if "key" in columns else None,
+        )
+        for topic, partition, key in table
+    ]
+    topics, partitions, keys = (list(column) for column in zip(*given_rows, strict=True))
+    numbers = [b"%d" % row for row in range(len(table))]
+    data = {
+        "value": pa.array(numbers, pa.binary()),
+        "topic": pa.array(topics, pa.string()),
+        "partition": pa.array(partitions, pa.int32()),
+        "key": pa.array(keys, pa.binary()),
+    }
+    batch = pa.record_batch({name: data[name] for name in ("value", *sorted(columns))})
+
+    found: dict[Place, list[bytes | None]] = {}
+    for each in rows(batch, sticky, **({} if "topic" in columns else {"topic": "a"})):
+        place = found.setdefault((each.topic, each.partition), [])
+        place += each.columns.values or ()
+        if "key" in columns:
+            assert each.columns.keys is not None
+            assert [keys[int(value or b"")] for value in each.columns.values or ()] == list(
+                each.columns.keys
+            )
+
+    expected: dict[Place, list[bytes | None]] = {}
+    for row, number in zip(given_rows, numbers, strict=True):
+        expected.setdefault(naive_place(row, sticky), []).append(number)
+    assert found == expected
+
+
+def test_a_key_that_was_met_keeps_its_partition_however_many_come() -> None:
+    known = KeyPartitions().among(7)
+    keys = [b"%d" % number for number in range(100_001)]
+
+    found = [known[key] for key in keys]
+
+    assert found == [partition_for_key(key, 7) for key in keys[:1]] + found[1:]
+    assert [known[key] for key in keys[:10]] == found[:10]
+    assert len(known) < 100_000
