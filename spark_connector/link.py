@@ -145,6 +145,7 @@ class Link:
         attachment: Sequence[BytesLike] = (),
     ) -> tuple[ReplyType, memoryview]:
         """Ask and wait for the answer; errors are those of `send` and `receive`."""
+        assert self._core.in_flight_count == 0, "another answer would be taken for this one"
         self.send(asked, request, attachment)
         return self.receive(asked, timeout_s=timeout_s)
 

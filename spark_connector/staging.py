@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from client.metadata import TopicPartition
 from client.staged_places import Places, StagedPlace, merged
@@ -45,6 +45,17 @@ _ROUND_BYTES_MAX: Final = 4 << 20
 
 _Batch = tuple[bytearray, int]
 """A batch and the number of its records."""
+
+
+class _Round(NamedTuple):
+    """Batches that were sent to their leaders, one for each of some partitions."""
+
+    left: dict[TopicPartition, _Batch]
+    """Those that are not known to be safe."""
+    sent: list[tuple[Link, list[TopicPartition]]]
+    """Who owes an answer about which of them."""
+    failures: list[TidelogError]
+    """Why others were not sent."""
 
 
 def begin(
@@ -108,10 +119,15 @@ class StagingTask:
         self._ids: dict[str, bytes] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._places = Places()
+        self._under_way = _Round({}, [], [])
 
-    @property
-    def places(self) -> tuple[StagedPlace, ...]:
-        """Where all is that was staged."""
+    def finish(self) -> tuple[StagedPlace, ...]:
+        """Wait until all that was staged is safe, and return where it is.
+
+        Raises:
+            TidelogError: As for `stage`.
+        """
+        self._end_round()
         return self._places.as_tuple()
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
@@ -123,6 +139,7 @@ class StagingTask:
         """
         for topic in topics:
             if topic not in self._counts:
+                self._end_round()
                 begun = begin(self._brokers, self._name, self._batch_id, [topic])
                 self._require_same(begun)
                 (self._ids[topic],) = begun.topic_ids
@@ -132,13 +149,16 @@ class StagingTask:
         return self._counts
 
     def stage(self, records: Iterable[Outgoing]) -> None:
-        """Stage records, and return when they are safe.
+        """Stage records; when this returns the last of them may still be on their way.
+
+        So the next ones are made while brokers make these safe.
 
         Raises:
             TransactionGoneError: The batch is over.
-            TidelogError: They are refused, or nobody could be asked.
+            TidelogError: They, or those before, are refused, or nobody could be asked.
         """
         if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
+            self._end_round()
             self._require_same(begin(self._brokers, self._name, self._batch_id))
             self._begun_at = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
@@ -156,7 +176,8 @@ class StagingTask:
                 del queues[at]
                 if queue:
                     queues[at] = queue  # Behind the others.
-            self._stage_round(batches)
+            self._end_round()
+            self._under_way = self._begin_round(batches)
 
     def _encoded(self, at: TopicPartition, part: Outgoing, now_ms: int) -> _Batch:
         if not self._producer_id:
@@ -174,12 +195,18 @@ class StagingTask:
         )
         return batch, count
 
-    def _stage_round(self, batches: dict[TopicPartition, _Batch]) -> None:
-        """Stage one batch for each of some partitions, again and again what did not arrive."""
-        left = dict(batches)
+    def _end_round(self) -> None:
+        """Wait until what is under way is safe; send again and again what did not arrive.
+
+        Nothing else is asked on these links before. If this fails, so does the next one.
+        """
 
         def attempt() -> None:
-            failures = list(self._attempt(left))
+            under_way = self._under_way
+            if under_way.left and not under_way.sent:
+                under_way = self._begin_round(under_way.left)
+            self._under_way = _Round(under_way.left, [], [])
+            failures = self._answered(under_way)
             for error in failures:
                 if not isinstance(error, (RetriableError, ConnectionLostError)):
                     raise error
@@ -188,8 +215,8 @@ class StagingTask:
 
         self._brokers.retry(attempt)
 
-    def _attempt(self, left: dict[TopicPartition, _Batch]) -> list[TidelogError]:
-        """Send all that is left, take out what is safe, and return why the rest is not."""
+    def _begin_round(self, left: dict[TopicPartition, _Batch]) -> "_Round":
+        """Send one batch for each of some partitions."""
         failures: list[TidelogError] = []
         by_link: dict[Link, list[tuple[TopicPartition, bytes]]] = {}
         for at in left:
@@ -211,10 +238,15 @@ class StagingTask:
                 sent.append((link, [at for at, _ in places]))
             except TidelogError as error:
                 failures.append(error)
-        for link, partitions in sent:
+        return _Round(left, sent, failures)
+
+    def _answered(self, under_way: "_Round") -> list[TidelogError]:
+        """Take out what is safe, and return why the rest is not."""
+        failures = list(under_way.failures)
+        for link, partitions in under_way.sent:
             try:
                 reply, _ = link.receive(api.STAGE, timeout_s=self._stage_timeout_ms / 1000)
-                failures += self._settle(reply, partitions, left)
+                failures += self._settle(reply, partitions, under_way.left)
             except TidelogError as error:
                 failures.append(error)
         return failures

@@ -122,7 +122,7 @@ def stage(
             task.stage(outgoing(batch, options, counts, sticky, known_keys))
             row_count += batch.num_rows
             sticky += 1
-        return Staged(name, batch_id, task.number, task.places, row_count)
+        return Staged(name, batch_id, task.number, task.finish(), row_count)
 
 
 def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

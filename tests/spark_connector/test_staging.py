@@ -36,10 +36,11 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
             [outgoing(town, 0, b"a", b"b"), outgoing(town, 1, b"c"), outgoing(town, 0, b"d")]
         )
         task.stage([outgoing(town, 0, b"e")])
+        task.finish()
         assert values(town) == []
 
         for _ in range(2):
-            staging.commit(brokers, town.topic, 0, task.number, task.places)
+            staging.commit(brokers, town.topic, 0, task.number, task.finish())
 
         assert values(town) == [b"a", b"b", b"d", b"e", b"c"]
         assert staging.abort(brokers, town.topic, 0, task.number)
@@ -56,12 +57,15 @@ def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
         task = task_of(town, brokers, 3)
         task.partition_counts([town.topic])
         task.stage([outgoing(town, 0, b"a")])
+        places = task.finish()
         assert not staging.abort(brokers, town.topic, 3, task.number)
 
+        task.stage([outgoing(town, 0, b"b")])
+        for _ in range(2):
+            with pytest.raises(TransactionGoneError):
+                task.finish()
         with pytest.raises(TransactionGoneError):
-            task.stage([outgoing(town, 0, b"b")])
-        with pytest.raises(TransactionGoneError):
-            staging.commit(brokers, town.topic, 3, task.number, task.places)
+            staging.commit(brokers, town.topic, 3, task.number, places)
         staging.commit(brokers, town.topic, 4, task_of(town, brokers, 4).number, [])
         with pytest.raises(StaleTransactionError):
             task_of(town, brokers, 3)
@@ -82,6 +86,23 @@ def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
         task.stage([outgoing(town, 0, b"a")])
         brokers.close()
         task.stage([outgoing(town, 0, b"b")])
-        staging.commit(brokers, town.topic, 0, task.number, task.places)
+        staging.commit(brokers, town.topic, 0, task.number, task.finish())
 
         assert values(town) == [b"a", b"b"]
+
+
+def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) -> None:
+    town.create(2)
+    other = town.topic + "-other"
+    town.client.admin.create_topic(other)
+    with borrowed(town.options().connection) as brokers:
+        task = task_of(town, brokers)
+        for number in range(5):
+            task.partition_counts([town.topic])
+            task.stage([outgoing(town, number % 2, b"%d" % number)])
+            task.partition_counts([town.topic, other])
+            task.stage([Outgoing(other, 0, Columns(1, values=[b"%d" % number]))])
+        staging.commit(brokers, town.topic, 0, task.number, task.finish())
+
+        assert values(town) == [b"0", b"2", b"4", b"1", b"3"]
+        assert brokers.is_idle
