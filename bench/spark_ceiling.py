@@ -1,37 +1,54 @@
-"""A source of Spark that yields one Arrow batch, made beforehand, again and again.
+"""Sources and sinks of Spark that do nothing: what is left then is Spark's own transport.
 
-What is left of a read then is Spark's own transport, which no source in Python can be faster than.
+The source yields one Arrow batch, made beforehand, again and again; the sink throws its rows away.
+No source or sink in Python can be faster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
+from bench.spark_records import SHAPES, Records
 from spark_connector.arrow import ROWS_MAX, ArrowRows, arrow_schema
 from spark_connector.columns import COLUMN_TYPES, RECORD_COLUMNS, ddl
 from spark_connector.record_columns import GivenRecords
 
-VALUE = bytes(100)
+NAME: Final = "tidelog_ceiling"
+_FIRST_MS: Final = 1_700_000_000_000
 
 
-def one_batch(columns: list[str]) -> pa.RecordBatch:
-    """Return a batch as the connector makes them."""
+@cache  # Of a worker process: it is made once.
+def one_batch(topic: str, columns: tuple[str, ...]) -> pa.RecordBatch:
+    """Return a batch as the connector makes them of the records of a topic."""
     rows = ArrowRows(arrow_schema(columns, [COLUMN_TYPES[name] for name in columns]))
+    (shape,) = (each for each in SHAPES if each.topic == topic)
     count = ROWS_MAX
-    keys, values = [None] * count, [VALUE] * count
-    rows.add(GivenRecords("spark", 0, False, range(count), 0, None, keys, values, [()] * count))
+    made = Records(shape).take(count)
+    keys = [None] * count if made.keys is None else made.keys
+    assert made.values is not None
+    deltas, values, headers = made.timestamp_deltas, made.values, [()] * count
+    rows.add(GivenRecords(topic, 0, False, range(count), _FIRST_MS, deltas, keys, values, headers))
     return rows.take()
 
 
 class CeilingSource(DataSource):
-    """Takes the options `rows`, of each task, and `tasks`."""
+    """Takes the options `topic`, `rows`, of each task, and `tasks`."""
 
     @classmethod
     def name(cls) -> str:
         """Return what `format` takes."""
-        return "tidelog_ceiling"
+        return NAME
 
     def schema(self) -> str:
         """Return all columns of a topic."""
@@ -39,22 +56,55 @@ class CeilingSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads."""
-        return _CeilingReader(int(self.options["rows"]), int(self.options["tasks"]), schema.names)
+        return _CeilingReader(dict(self.options), schema.names)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return what throws the rows of a batch away."""
+        del schema, overwrite
+        return _BatchWriter()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Return what throws the rows of a stream away."""
+        del schema, overwrite
+        return _StreamWriter()
 
 
 class _CeilingReader(DataSourceReader):
-    def __init__(self, row_count: int, task_count: int, columns: list[str]) -> None:
-        self._row_count = row_count
-        self._task_count = task_count
-        self._columns = columns
+    def __init__(self, options: dict[str, str], columns: list[str]) -> None:
+        self._topic = options["topic"]
+        self._row_count = int(options["rows"])
+        self._task_count = int(options["tasks"])
+        self._columns = tuple(columns)
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(number) for number in range(self._task_count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         del partition
-        batch = one_batch(self._columns)
+        batch = one_batch(self._topic, self._columns)
         left = self._row_count
         while left > 0:
             yield batch.slice(0, min(left, batch.num_rows))
             left -= batch.num_rows
+
+
+class _BatchWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
+        return _drop(iterator)
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
+        return _drop(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        pass
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        pass
+
+
+def _drop(batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    for _ in batches:
+        pass
+    return WriterCommitMessage()

@@ -1,0 +1,70 @@
+"""A session of Spark for benchmarks, and what its processes use."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from bench.figures import Row, Settings, ratios
+from bench.machine import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@contextmanager
+def session(settings: Settings) -> "Generator[SparkSession, None, None]":
+    """Run Spark with two tasks at a time while the block runs."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (there may be none)
+
+    from bench.spark_ceiling import CeilingSource  # noqa: PLC0415
+
+    os.environ["PYTHONPATH"] = str(ROOT)  # The tasks import the ceiling.
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("tidelog-bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.local.dir", str(settings.directory / "spark"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(CeilingSource)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def read_rate(table: "DataFrame", record_count: int) -> float:
+    """Return records a second, read and thrown away by Spark."""
+    began = perf_counter()
+    table.write.format("noop").mode("overwrite").save()
+    return record_count / (perf_counter() - began)
+
+
+def ratio_row(what: str, mine: list[float], other: list[float], goal: float | None = None) -> Row:
+    """Return a ratio of rates, each pair measured one after the other."""
+    ratio = ratios(mine, other)
+    if goal is None:
+        return Row(what, ratio.text(".2f"))
+    return Row(what, ratio.text(".2f"), f">= {goal}", ratio.median >= goal)
+
+
+def worker_peaks() -> list[int]:
+    """Return the most resident bytes that each worker process of Spark in Python has had."""
+    peaks: list[int] = []
+    for process in Path("/proc").iterdir():
+        try:
+            if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
+                continue
+            status = (process / "status").read_text(encoding="ascii")
+        except OSError:
+            continue  # No process, or one that has just ended.
+        lines = dict(line.split(":", 1) for line in status.splitlines())
+        peaks.append(int(lines["VmHWM"].split()[0]) * 1024)
+    return peaks

@@ -1,0 +1,155 @@
+"""Streams of Spark: how far partitions go, what a small micro-batch costs, and writing."""
+
+from itertools import count
+from pathlib import Path
+from time import perf_counter, sleep  # noqa: TID251  (what comes, and is asked, now and then)
+from typing import TYPE_CHECKING, Any
+
+from bench.figures import Row, Settings, Spread
+from bench.raw import RawConnection
+from bench.spark_ceiling import NAME
+from bench.spark_session import ratio_row
+from spark_connector.read_options import ReadOptions
+from tidelog import blocking
+from wire import api
+from wire.topics import CreateTopicRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_ALL_PARTITIONS = 1000
+_LOOK_GOAL_MS = 5.0
+_MICRO_BATCH_GOAL_S = 1.0
+_WRITE_GOAL = 0.6
+_STEADY_PARTITIONS = 3
+_STEADY_RECORDS = 100
+_WARM_BATCHES = 3
+
+
+def look(broker: RawConnection, address: str, settings: Settings) -> list[Row]:
+    """Ask how far a thousand partitions go, as an idle stream does."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: PLC0415
+
+    from spark_connector.stream_reader import StreamReader  # noqa: PLC0415
+
+    broker.ask(api.CREATE_TOPIC, CreateTopicRequest("wide", _ALL_PARTITIONS, {}))
+    raw = {"bootstrap.servers": address, "subscribe": "wide", "startingOffsets": "earliest"}
+    reader = StreamReader(ReadOptions.parse(raw, is_stream=True), ["value"])
+    start = reader.initialOffset()
+    times: list[float] = []
+    for _ in range(settings.choose(40, 10)):
+        sleep(0.3)  # Or what was heard last would do.
+        began = perf_counter()
+        reader.latestOffset(start, ReadAllAvailable())
+        times.append((perf_counter() - began) * 1000)
+    # The first one makes the connection, and knows nothing yet.
+    spread = Spread.of(times[1:])
+    return [
+        Row(
+            f"spark: latestOffset over {_ALL_PARTITIONS:,} partitions, ms",
+            spread.text(".1f"),
+            f"<= {_LOOK_GOAL_MS:.0f}",
+            spread.median <= _LOOK_GOAL_MS,
+        )
+    ]
+
+
+def micro_batches(spark: "SparkSession", settings: Settings, address: str) -> list[Row]:
+    """Read a few records at a time, for as long as it takes to be warm and then some."""
+    wanted = settings.choose(20, 5)
+    with blocking.connect(address) as client, client.producer() as producer:
+        client.admin.create_topic("steady", _STEADY_PARTITIONS)
+        options = {"bootstrap.servers": address, "subscribe": "steady"}
+        table = spark.readStream.format("tidelog").options(**options).load()
+        query = (
+            table.writeStream.format("noop")
+            .option("checkpointLocation", str(settings.directory / "steady"))
+            .start()
+        )
+        busy: list[dict[str, Any]] = []
+        while len(busy) < wanted + _WARM_BATCHES:
+            assert query.isActive, query.exception()
+            for partition in range(_STEADY_PARTITIONS):
+                producer.send_many("steady", [b"v"] * _STEADY_RECORDS, partition=partition)
+            producer.flush()
+            sleep(0.2)
+            busy = [each for each in _progress(query) if each["numInputRows"]]
+        query.stop()
+    seconds = [each["durationMs"]["triggerExecution"] / 1000 for each in busy[_WARM_BATCHES:]]
+    spread = Spread.of(seconds)
+    return [
+        Row(
+            "spark: a steady micro-batch of some hundred records, s",
+            spread.text(".2f"),
+            f"<= {_MICRO_BATCH_GOAL_S:.0f}",
+            spread.median <= _MICRO_BATCH_GOAL_S,
+        )
+    ]
+
+
+def writes(
+    spark: "SparkSession", settings: Settings, address: str, what: tuple[str, int]
+) -> list[Row]:
+    """Write rows from Parquet files, and throw them away, in turn.
+
+    Args:
+        spark: The session.
+        settings: Where files go, and how often.
+        address: Of the broker.
+        what: Where the Parquet files are, and how many rows they have.
+    """
+    parquet, record_count = what
+    schema = spark.read.parquet(parquet).schema
+    numbers = count()
+
+    def stream(form: str, **options: str) -> float:
+        number = next(numbers)
+        table = spark.readStream.schema(schema).parquet(parquet).select("value")
+        query = (
+            table.writeStream.format(form)
+            .options(checkpointLocation=str(settings.directory / f"write{number}"), **options)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        (only,) = (each for each in _progress(query) if each["numInputRows"])
+        assert only["numInputRows"] == record_count
+        milliseconds: float = only["durationMs"]["addBatch"]
+        return record_count / milliseconds * 1000
+
+    def batch(form: str, **options: str) -> float:
+        table = spark.read.parquet(parquet).select("value")
+        began = perf_counter()
+        table.write.format(form).options(**options).mode("append").save()
+        return record_count / (perf_counter() - began)
+
+    def ours() -> dict[str, str]:
+        topic = f"written{next(numbers)}"
+        with blocking.connect(address) as client:
+            client.admin.create_topic(topic, 4)
+        return {"bootstrap.servers": address, "topic": topic}
+
+    rounds = [
+        (stream("tidelog", **ours()), batch(NAME), batch("tidelog", **ours()), stream(NAME))
+        for _ in range(settings.choose(6, 3))
+    ][1:]
+    streamed, ceiling, batched, stream_ceiling = (
+        list(column) for column in zip(*rounds, strict=True)
+    )
+    name = f"spark: {record_count:,} rows of 100 bytes written"
+    return [
+        ratio_row(f"{name} as a stream, to a batch thrown away", streamed, ceiling, _WRITE_GOAL),
+        ratio_row(f"{name} as a stream, to a stream thrown away", streamed, stream_ceiling),
+        ratio_row(f"{name} as a batch, to a batch thrown away", batched, ceiling),
+        Row(f"{name} as a stream, records/s", Spread.of(streamed).text()),
+    ]
+
+
+def parquet_of(settings: Settings, topic: str) -> str:
+    """Return where the rows of a topic are, once they were read."""
+    return str(Path(settings.directory) / topic)
+
+
+def _progress(query: "StreamingQuery") -> list[dict[str, Any]]:
+    return [dict(each) for each in query.recentProgress]
