@@ -38,16 +38,18 @@ def reach(start: Position, extents: Extents) -> Reach:
     begins = {at: offset for at, offset in start.offsets.items() if at.topic not in anew}
     ends = dict(begins)
     for at, extent in extents.items():
-        _, begins_at, ends_at, _, is_known = extent
+        topic_id, begins_at, ends_at, _, is_known = extent
         if not is_known and at.topic not in anew:
             continue
-        ids[at.topic] = extent.topic_id
+        ids[at.topic] = topic_id
         begin = ends.get(at, 0)
-        if not begins_at <= begin <= ends_at:
-            losses.append(_partition_loss(at, begin, extent, was_there=at in ends))
-        end = ends[at] = max(begin, ends_at)
-        begins[at] = min(max(begin, begins_at), end)
-    return Reach(begins, Position(dict(sorted(ends.items())), ids), losses)
+        if begins_at <= begin <= ends_at:
+            begins[at], ends[at] = begin, ends_at
+            continue
+        losses.append(_partition_loss(at, begin, extent, was_there=at in ends))
+        ends[at] = max(begin, ends_at)
+        begins[at] = min(max(begin, begins_at), ends[at])
+    return Reach(begins, Position({at: ends[at] for at in sorted(ends)}, ids), losses)
 
 
 def _topic_losses(start: Position, extents: Extents, found: Mapping[str, bytes]) -> list[str]:
