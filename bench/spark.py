@@ -34,7 +34,7 @@ def _measure(settings: Settings, address: tuple[str, int]) -> list[Row]:
     from bench.spark_reads import memory, reads  # noqa: PLC0415 (there may be no pyspark)
     from bench.spark_records import SHAPES, fill  # noqa: PLC0415
     from bench.spark_session import session  # noqa: PLC0415
-    from bench.spark_streams import look, micro_batches, parquet_of, writes  # noqa: PLC0415
+    from bench.spark_streams import look, micro_batches, part_of, writes  # noqa: PLC0415
 
     record_count = settings.choose(4_000_000, 400_000)
     replayed_count = settings.choose(10_000_000, 1_000_000)
@@ -48,9 +48,10 @@ def _measure(settings: Settings, address: tuple[str, int]) -> list[Row]:
     rows = look(broker, text, settings)
     broker.close()
     with session(settings) as spark:
-        written = parquet_of(settings, SHAPES[0].topic), record_count
+        read = reads(spark, settings, text, record_count)
+        written = part_of(spark, settings, SHAPES[0].topic, record_count // 4)
         return [
-            *reads(spark, settings, text, record_count),
+            *read,
             *memory(spark, text, "replayed", replayed_count),
             *rows,
             *micro_batches(spark, settings, text),

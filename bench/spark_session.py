@@ -1,7 +1,7 @@
 """A session of Spark for benchmarks, and what its processes use."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -56,15 +56,24 @@ def ratio_row(what: str, mine: list[float], other: list[float], goal: float | No
 
 
 def worker_peaks() -> list[int]:
-    """Return the most resident bytes that each worker process of Spark in Python has had."""
-    peaks: list[int] = []
-    for process in Path("/proc").iterdir():
+    """Return the most resident bytes that each worker process of this session has had."""
+    parents: dict[int, int] = {}
+    peaks: dict[int, int] = {}
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"pyspark.daemon" not in (process / "cmdline").read_bytes():
-                continue
+            command = (process / "cmdline").read_bytes()
             status = (process / "status").read_text(encoding="ascii")
         except OSError:
-            continue  # No process, or one that has just ended.
+            continue  # It has just ended.
         lines = dict(line.split(":", 1) for line in status.splitlines())
-        peaks.append(int(lines["VmHWM"].split()[0]) * 1024)
-    return peaks
+        number = int(process.name)
+        parents[number] = int(lines["PPid"])
+        if b"pyspark.daemon" in command and "VmHWM" in lines:
+            peaks[number] = int(lines["VmHWM"].split()[0]) * 1024
+    return [peak for number, peak in peaks.items() if _is_ours(number, parents)]
+
+
+def _is_ours(number: int, parents: Mapping[int, int]) -> bool:
+    while number in parents and number != os.getpid():
+        number = parents[number]
+    return number == os.getpid()

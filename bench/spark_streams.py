@@ -1,13 +1,14 @@
 """Streams of Spark: how far partitions go, what a small micro-batch costs, and writing."""
 
+from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from time import perf_counter, sleep  # noqa: TID251  (what comes, and is asked, now and then)
 from typing import TYPE_CHECKING, Any
 
 from bench.figures import Row, Settings, Spread
 from bench.raw import RawConnection
 from bench.spark_ceiling import NAME
+from bench.spark_records import PARTITIONS
 from bench.spark_session import ratio_row
 from spark_connector.read_options import ReadOptions
 from tidelog import blocking
@@ -104,11 +105,11 @@ def writes(
     numbers = count()
 
     def stream(form: str, **options: str) -> float:
-        number = next(numbers)
+        folder = str(settings.directory / f"write{next(numbers)}")
         table = spark.readStream.schema(schema).parquet(parquet).select("value")
         query = (
             table.writeStream.format(form)
-            .options(checkpointLocation=str(settings.directory / f"write{number}"), **options)
+            .options(checkpointLocation=folder, **options)
             .trigger(availableNow=True)
             .start()
         )
@@ -124,15 +125,19 @@ def writes(
         table.write.format(form).options(**options).mode("append").save()
         return record_count / (perf_counter() - began)
 
-    def ours() -> dict[str, str]:
+    def ours(write: Callable[..., float]) -> float:
         topic = f"written{next(numbers)}"
         with blocking.connect(address) as client:
-            client.admin.create_topic(topic, 4)
-        return {"bootstrap.servers": address, "topic": topic}
+            client.admin.create_topic(topic, PARTITIONS)
+            rate = write("tidelog", **{"bootstrap.servers": address, "topic": topic})
+            (written,) = client.admin.describe_topics([topic])
+            ends = [partition.high_watermark for partition in written.partitions]
+            assert sum(ends) == record_count, f"{ends} were written"
+            client.admin.delete_topic(topic)
+        return rate
 
     rounds = [
-        (stream("tidelog", **ours()), batch(NAME), batch("tidelog", **ours()), stream(NAME))
-        for _ in range(settings.choose(6, 3))
+        (ours(stream), batch(NAME), ours(batch), stream(NAME)) for _ in range(settings.choose(7, 3))
     ][1:]
     streamed, ceiling, batched, stream_ceiling = (
         list(column) for column in zip(*rounds, strict=True)
@@ -146,9 +151,14 @@ def writes(
     ]
 
 
-def parquet_of(settings: Settings, topic: str) -> str:
-    """Return where the rows of a topic are, once they were read."""
-    return str(Path(settings.directory) / topic)
+def part_of(
+    spark: "SparkSession", settings: Settings, topic: str, record_count: int
+) -> tuple[str, int]:
+    """Return where the first rows of a topic are as Parquet files, and how many these are."""
+    path = str(settings.directory / f"{topic}-part")
+    rows = spark.read.parquet(str(settings.directory / topic))
+    rows.where(f"offset < {record_count // PARTITIONS}").write.parquet(path)
+    return path, record_count
 
 
 def _progress(query: "StreamingQuery") -> list[dict[str, Any]]:
