@@ -57,6 +57,11 @@ class Brokers:
         return all(link.is_closed or link.is_idle for link in self._links.values())
 
     @property
+    def sent_count(self) -> int:
+        """Requests sent so far on the links that there are."""
+        return sum(link.sent_count for link in self._links.values())
+
+    @property
     def request_timeout_s(self) -> float:
         """How long one answer is waited for, and how long it is tried to get one."""
         return self.options.request_timeout_ms / 1000

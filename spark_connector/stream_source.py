@@ -28,8 +28,9 @@ from spark_connector.stream_progress import (
 )
 from wire.errors import TidelogError, UnknownTopicError
 
-_LOOK_INTERVAL_S: Final = 0.25
-"""Brokers are asked no more often than this: Spark asks an idle source thirty times a second."""
+_REQUEST_INTERVAL_S: Final = 0.25
+"""Brokers are asked no more often than this: Spark asks an idle source thirty times a second. One
+look takes one request, but for dead letters and the history of a queue."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +69,8 @@ class StreamSource:
         """With `availableNow`: where the query ends."""
         self._extents: Extents = {}
         self._looked_at: float | None = None
+        self._request_count = 1
+        """How many the last look took."""
         self._has_byte_limit = options.max_bytes_per_trigger is not None
         self._latest: Position | None = None
         self._fired_at = now()
@@ -171,13 +174,16 @@ class StreamSource:
     def _look(self, *, wait: bool = False) -> bool:
         """Ask how far partitions go, if that is long ago; return whether it was asked."""
         if self._looked_at is not None:
-            left_s = self._looked_at + _LOOK_INTERVAL_S - self._now()
+            interval_s = self._request_count * _REQUEST_INTERVAL_S
+            left_s = self._looked_at + interval_s - self._now()
             if left_s > 0 and not wait:
                 return False
             self._wait(max(left_s, 0))
         with borrowed(self._options.connection) as brokers:
+            sent_before = brokers.sent_count
             selection = self._options.selection
             self._extents = look(brokers, selection, with_sizes=self._has_byte_limit)
+            self._request_count = max(brokers.sent_count - sent_before, 1)
         self._looked_at = self._now()
         return True
 

@@ -6,6 +6,7 @@ from client.metadata import TopicPartition
 from spark_connector.data_loss import DataLossError
 from spark_connector.offsets import Position
 from spark_connector.pool import borrowed
+from spark_connector.read_options import ReadOptions
 from spark_connector.stream_source import ALL, Limit, StreamSource
 from tests.spark_connector.town import Town
 from wire.errors import UnknownTopicError
@@ -69,7 +70,7 @@ def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
 def requests_sent(town: Town) -> int:
     """Return how many requests of any kind this process has sent to the broker."""
     with borrowed(town.connection) as brokers:
-        return brokers.any_link().sent_count
+        return brokers.sent_count
 
 
 def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
@@ -87,6 +88,27 @@ def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
         assert query.reported() == start
 
     assert requests_sent(town) - sent_before == 40
+
+
+@pytest.mark.parametrize("selection", ["queueDeadLetters", "queueHistory"])
+def test_an_idle_query_of_a_queue_sends_five_requests_a_second_at_most(
+    town: Town, selection: str
+) -> None:
+    admin = town.client.admin
+    dead = f"{town.topic}-dead"
+    admin.create_queue(dead, partitions=1)
+    admin.create_queue(town.topic, dead_letter_queue=dead, max_receive_count=2)
+    time = Time()
+    raw = {"bootstrap.servers": town.address, selection: town.topic, "startingOffsets": "earliest"}
+    options = ReadOptions.parse(raw, is_stream=True)
+    query = StreamSource(options, now=time.now, wait=time.wait)
+    start = query.latest(query.initial(), Limit())
+    begun_at, sent_before = time.now_s, requests_sent(town)
+
+    while time.now_s - begun_at < 10:
+        assert query.latest(start, Limit()) == start
+
+    assert 30 <= requests_sent(town) - sent_before <= 50
 
 
 def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
