@@ -200,7 +200,7 @@ class ServedPartition:
         """
         await self.wait_loaded()
         try:
-            await self._trim_all()
+            await self.trim_all()
             await self.reading.drive(self.reading.feed(self.core, lambda: False))
         except BrokerError as error:
             # Of a disk that has failed here: whoever leads next has another one.
@@ -423,14 +423,14 @@ class ServedPartition:
     async def _trim(self) -> None:
         """Let go of all that the log has lost, before anything is handed out."""
         try:
-            await self._trim_all()
+            await self.trim_all()
         except BrokerError as error:
             self.probe("messages_not_trimmed", severity="warning", reason=str(error))
         finally:
             self._is_reading = False
             self.touch()
 
-    async def _trim_all(self) -> None:
+    async def trim_all(self) -> None:
         """Let go of what the log has lost, however much it is.
 
         Raises:
@@ -444,7 +444,7 @@ class ServedPartition:
     async def _expire(self) -> None:
         """Do away with what is too old, as far as the log can tell."""
         try:
-            await self._trim_all()
+            await self.trim_all()
             before = await self._outdated.too_old_below(self.now_ms())
             for end in self._outdated.slices(before):
                 self.require()
@@ -463,17 +463,18 @@ class ServedPartition:
         taking: Reading[Taken | Nothing],
         cold: LogSlice | None,
     ) -> None:
+        result: Taken | Nothing | BrokerError
         try:
             result = await self.reading.go_on(taking, cold)
         except BrokerError as error:
-            self._is_reading = False
-            waiter.failed_at(self, self.journal.partition.passing(error))
-        else:
-            self._is_reading = False
-            if isinstance(result, Taken):
-                waiter.took(self, result)
-            elif waiter.is_waiting():
-                waiter.attempt()
+            result = self.journal.partition.passing(error)
         finally:
+            # Not after the waiter was told: it may look for more at once, and read itself.
             self._is_reading = False
             self.touch()
+        if isinstance(result, BrokerError):
+            waiter.failed_at(self, result)
+        elif isinstance(result, Taken):
+            waiter.took(self, result)
+        elif waiter.is_waiting():
+            waiter.attempt()

@@ -179,6 +179,7 @@ async def _learn_for(served: ServedPartition | BrokerError, settlement: Settleme
     await served.reach_now()
     if not _is_known(served, settlement):
         core, reading, end = served.core, served.reading, _end_of(settlement)
+        await served.trim_all()
         await reading.drive(reading.feed(core, lambda: core.records_from >= end))
 
 

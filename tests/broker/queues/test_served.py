@@ -1,16 +1,20 @@
 """Tests of a partition of a queue, from when it is loaded."""
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, delete_records, produce, submit
 from tests.broker.queues.asking import (
     create_queue,
     receive,
+    received,
     settle,
     states,
+    submit_receive,
     topic_of,
 )
 from tests.broker.world import START_MS, World
+from tests.broker.world import settle as let_happen
 from wire import api
 from wire.queue_admin import AlterQueueRequest
 
@@ -89,3 +93,29 @@ async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> N
 
         assert await states(client, queue) == (0, 1, 0, 0)
         await settle(client, queue, leased)  # Success, as of anything that is done (b13).
+
+
+@pytest.mark.timeout(20)
+async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, delivery_delay_ms="1h")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        waits = submit_receive(client, queue, max_wait_ms=600_000)
+        await let_happen()
+        ((path, _),) = [found for found in world.segments() if "queue@" not in found[0]]
+        world.disk.cold_paths.add(path)
+        world.work.hold_reads()
+        await produce(client, topic_of(broker), batch_of(b"b"))
+        await world.pass_time(61)  # Meanwhile it is time to look for what is too old.
+        world.work.hold_work()
+        world.work.let_all_read()
+        await let_happen()
+
+        asks = submit_receive(client, queue, max_wait_ms=0)
+        await let_happen()
+
+        assert not asks.is_answered
+        world.work.let_all()
+        assert await received(asks) == []
+        assert not waits.is_answered

@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce, raise_if, submit
+from tests.broker.asking import batch_of, delete_records, produce, raise_if, submit
 from tests.broker.queues.asking import (
     count,
     create_queue,
@@ -89,6 +89,28 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
     async with world.broker(), world.client() as client:
         if is_loaded:  # But it knows of no records.
             await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+
+        await settle(client, queue, messages)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert [message.value for message in await receive(client, queue)] == [b"c"]
+
+
+async def test_what_is_deleted_by_a_lease_that_was_lost_is_deleted_after_the_log_has_lost_some_of_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="lazy")
+        for value in (b"a", b"b", b"c"):
+            await produce(client, topic_of(broker), batch_of(value))
+        world.work.hold_syncs()
+        messages = await receive(client, queue, 2)
+
+    world = world.after_power_cut(1)
+    async with world.broker() as broker, world.client() as client:
+        await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+        await delete_records(client, topic_of(broker), 1)
 
         await settle(client, queue, messages)
 
