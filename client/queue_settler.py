@@ -43,6 +43,8 @@ _FLIGHTS_MAX: Final = 2
 each would have less in it, and need as many syncs."""
 _SETTLEMENTS_MAX: Final = 500
 """In one request."""
+_MESSAGES_MAX: Final = 50_000
+"""In one request, unless they are of a single receive: brokers take so many runs at most."""
 _REFUSED_BECAUSE_DONE: Final = {
     SettleAction.DELETE: (),  # What is deleted may be deleted: what is refused is a dead letter.
     SettleAction.EXTEND: (),
@@ -97,6 +99,17 @@ class _Lane:
     flight_count: int = 0
     is_starting: bool = False
     """Whether one of them has not begun: it takes along what comes until then."""
+
+    def take(self) -> list[_Order]:
+        """Remove and return what goes together; there is something."""
+        orders = [self.waiting.popleft()]
+        message_count = len(orders[0].offsets)
+        while self.waiting and len(orders) < _SETTLEMENTS_MAX:
+            message_count += len(self.waiting[0].offsets)
+            if message_count > _MESSAGES_MAX:
+                break
+            orders.append(self.waiting.popleft())
+        return orders
 
 
 @final
@@ -194,9 +207,7 @@ class QueueSettler:
         lane.is_starting = False
         try:
             while lane.waiting:
-                count = min(len(lane.waiting), _SETTLEMENTS_MAX)
-                orders = [lane.waiting.popleft() for _ in range(count)]
-                await self._send(node_id, orders)
+                await self._send(node_id, lane.take())
         finally:
             lane.flight_count -= 1
 

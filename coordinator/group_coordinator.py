@@ -20,7 +20,7 @@ from coordinator.groups.describing import (
     fetch_offsets,
 )
 from coordinator.groups.leading import GroupLeading
-from coordinator.groups.partitions import Partition
+from coordinator.groups.partitions import Partition, require_moderate
 from coordinator.groups.targets import TopicShape
 from coordinator.raft_node import RaftNode
 from coordinator.replicated import ReplicatedMetadata
@@ -111,7 +111,9 @@ class GroupCoordinator:
             UnknownMemberError: The member was fenced or has left.
             FencedInstanceError: A newer process of this static member has taken over.
             RequestTimedOutError: No majority of the voters is there.
+            InvalidRequestError: It names too many partitions.
         """
+        require_moderate(request.owned or ())
         leading = self._leadership.leading()
         refusal: BrokerError | None = None
         reply: HeartbeatReply | None = None
@@ -183,7 +185,9 @@ class GroupCoordinator:
         Raises:
             NotControllerError: Another node leads.
             RequestTimedOutError: No majority of the voters is there.
+            InvalidRequestError: It names too many partitions.
         """
+        require_moderate(request.partitions or ())
         groups = await self._leadership.current_groups()
         return fetch_offsets(groups.get(request.group_id), request.partitions)
 

@@ -25,7 +25,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
     """Some partitions of one topic."""
 
     topic_id: bytes
-    partitions: list[int]
+    partitions: Listed[int]
     """Numbers, ascending."""
 
 
@@ -42,7 +42,7 @@ class AssignedTopic(msgspec.Struct, frozen=True, array_like=True):
 class Subscription(msgspec.Struct, frozen=True, array_like=True):
     """What a member wants to read: names, or a pattern for names."""
 
-    topics: list[str] = []
+    topics: Listed[str] = []
     """Names; topics that do not exist yet are read as soon as they do."""
     pattern: str | None = None
     """Topics with a name that matches as a whole; `docs/groups.md` says what a pattern may be.
@@ -150,7 +150,7 @@ class FetchOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask how far a group is."""
 
     group_id: str
-    partitions: list[TopicPartitions] | None = None
+    partitions: Listed[TopicPartitions] | None = None
     """`None` asks for all partitions that something was committed for."""
 
 
@@ -188,7 +188,7 @@ class GroupListing(msgspec.Struct, frozen=True, array_like=True):
 class ListGroupsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask which groups there are."""
 
-    states: list[str] | None = None
+    states: Listed[str] | None = None
     """Only groups in one of these states; `None`: all."""
 
 

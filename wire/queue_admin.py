@@ -5,6 +5,8 @@ Pure: declarations.
 
 import msgspec
 
+from wire.fields import Listed
+
 
 class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     """Create one queue, and its topic if there is none; durable when the reply comes.
@@ -18,7 +20,7 @@ class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whose records are the messages."""
     topic_id: bytes | None
     """Of the topic in which `start_offsets` were looked up; nil if there is none of this name."""
-    start_offsets: list[int]
+    start_offsets: Listed[int]
     """Where the queue begins in each partition; empty if there is no topic."""
     is_fifo: bool
     config: dict[str, str]
@@ -41,7 +43,7 @@ class CreateQueueReply(msgspec.Struct, frozen=True, array_like=True):
 class DescribeQueuesRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for settings and places of queues."""
 
-    queues: list[str] | None
+    queues: Listed[str] | None
     """Names; `None` asks for all queues."""
 
 
@@ -91,7 +93,7 @@ class AlterQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     name: str
     set_config: dict[str, str]
     """Settings to set."""
-    reset_config: list[str]
+    reset_config: Listed[str]
     """Settings to put back to their defaults."""
 
 

@@ -88,7 +88,7 @@ class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
     """Take messages: nobody else gets them until they are settled or their time is over."""
 
     queue_id: bytes
-    partitions: list[int]
+    partitions: Listed[int]
     """All led by this broker; served in this order, put one last that was served first before."""
     max_messages: int
     """1 to `RECEIVE_COUNT_MAX`, over all partitions."""
@@ -161,7 +161,7 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
 
     partition: int
     receipt: bytes
-    runs: list[Run]
+    runs: Listed[Run]
     action: int
     """A `SettleAction`."""
     delay_ms: Milliseconds | None = None
@@ -170,7 +170,7 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SettleRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Settle messages; each settlement succeeds or fails on its own."""
+    """Settle messages, at most `LIST_LENGTH_MAX` runs; each settlement succeeds or fails alone."""
 
     queue_id: bytes
     settlements: Listed[Settlement]
@@ -215,7 +215,7 @@ class LookRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     partition: int
-    states: list[int]
+    states: Listed[int]
     """Of these `MessageState`s only; empty for all."""
     from_offset: int
     max_messages: int
@@ -267,7 +267,7 @@ class CountMessagesRequest(msgspec.Struct, frozen=True, array_like=True):
     """Count the messages of partitions that this broker leads."""
 
     queue_id: bytes
-    partitions: list[int]
+    partitions: Listed[int]
 
 
 class CountMessagesReply(msgspec.Struct, frozen=True, array_like=True):
@@ -280,7 +280,7 @@ class PurgeRequest(msgspec.Struct, frozen=True, array_like=True):
     """Do away with every message that is there now: visible, leased, delayed or dead."""
 
     queue_id: bytes
-    partitions: list[int]
+    partitions: Listed[int]
 
 
 class LastPurgeRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -302,7 +302,7 @@ class CancelRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     partition: int
-    runs: list[Run]
+    runs: Listed[Run]
 
 
 class CancelReply(msgspec.Struct, frozen=True, array_like=True):
@@ -324,7 +324,7 @@ class RedriveRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     """Of the dead-letter queue."""
-    partitions: list[int]
+    partitions: Listed[int]
     destination: bytes | None = None
     """Topic id; `None` for where each message came from."""
     messages_per_s: int | None = None

@@ -8,6 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from wire.errors import ErrorDetail
+from wire.fields import Listed
 
 
 class RedriveStatus(IntEnum):
@@ -26,7 +27,7 @@ class DescribeRedriveRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     """Of the dead-letter queue."""
-    partitions: list[int]
+    partitions: Listed[int]
 
 
 class RedriveDescription(msgspec.Struct, frozen=True, array_like=True):

@@ -59,6 +59,7 @@ class QueueAdministration:
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
         """Count messages by state."""
+        self._server.require_moderate(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         counts: list[QueueCounts] = []
         for number in request.partitions:
@@ -96,6 +97,7 @@ class QueueAdministration:
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:
         """Do away with every message that is there now, and with none that is sent later."""
+        self._server.require_moderate(request.queue_id, request.partitions)
         ends: dict[ServedPartition, int] = {}
         for number in request.partitions:
             with suppress(BrokerError):  # It is told below.
@@ -189,6 +191,7 @@ class QueueAdministration:
 
     async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
         """Say how far redrives are."""
+        self._server.require_moderate(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         redrives: list[RedriveDescription] = []
         for number in request.partitions:
@@ -213,6 +216,7 @@ class QueueAdministration:
 
         Where not all messages are known in time, nothing is done: it would be something else.
         """
+        self._server.require_moderate(queue_id, numbers)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         results: list[QueuePartitionDone] = []
         for number in numbers:

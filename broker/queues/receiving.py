@@ -295,5 +295,6 @@ class ReceiveHandler:
         """
         if not request.partitions or len(set(request.partitions)) < len(request.partitions):
             raise InvalidRequestError("a receive names at least one partition, and none twice")
+        self._server.require_moderate(request.queue_id, request.partitions)
         bytes_max = min(request.bytes_max, self._bytes_max)
         PendingReceive(self._server, self._waiting, request, replier, bytes_max=bytes_max).begin()

@@ -4,6 +4,8 @@ Shell: owns the one task that attends to those to which something has happened. 
 go is served at once, and what was decided for it becomes one batch of each journal.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -26,6 +28,7 @@ from wire.env import Env
 from wire.errors import (
     BrokerError,
     ConnectionLostError,
+    InvalidRequestError,
     LeaderNotAvailableError,
     NotLeaderError,
     UnknownQueueError,
@@ -121,6 +124,20 @@ class QueueServer:
         self._used_at.pop(served, None)
         self._used_at[served] = trio.current_time()
         return served
+
+    def require_moderate(self, queue_id: bytes, numbers: Sequence[int]) -> None:
+        """Check that a request names no more partitions than a queue has.
+
+        Raises:
+            InvalidRequestError: It does.
+            UnknownQueueError: There is no such queue.
+        """
+        with suppress(UnknownTopicIdError):  # It is said of each partition.
+            count = len(self.facts(queue_id).start_offsets)
+            if len(numbers) > count:
+                raise InvalidRequestError(
+                    f"the queue has {count} partitions, and the request names {len(numbers)}"
+                )
 
     async def purged_below(self, queue_id: bytes, number: int) -> tuple[int, int | None]:
         """Return where the last purge of a partition ended, as far as it is committed.

@@ -9,7 +9,13 @@ from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
 from broker.replier import Replier
 from broker.waiting import Waiting
-from wire.errors import BrokerError, RequestTimedOutError, UnknownQueueError
+from wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    RequestTimedOutError,
+    UnknownQueueError,
+)
+from wire.fields import LIST_LENGTH_MAX
 from wire.produce import AckLevel
 from wire.queues import SettleAction, Settled, Settlement, SettleReply, SettleRequest
 
@@ -85,8 +91,14 @@ class SettleHandler:
         """Reply when it is committed.
 
         Raises:
+            InvalidRequestError: It is too long.
             UnknownQueueError: There is no such queue.
         """
+        run_count = sum(len(each.runs) for each in request.settlements)
+        if run_count > LIST_LENGTH_MAX:
+            raise InvalidRequestError(
+                f"a request settles at most {LIST_LENGTH_MAX:,} runs of messages, not {run_count:,}"
+            )
         found: dict[int, ServedPartition | BrokerError] = {}
         for settlement in request.settlements:
             if settlement.partition not in found:

@@ -5,6 +5,8 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 
+from wire.errors import InvalidRequestError
+from wire.fields import LIST_LENGTH_MAX
 from wire.groups import TopicPartitions
 
 Partition = tuple[bytes, int]
@@ -22,3 +24,16 @@ def pack(partitions: Iterable[Partition]) -> list[TopicPartitions]:
 def unpack(packed: Sequence[TopicPartitions]) -> list[Partition]:
     """Return partitions one by one; the inverse of `pack`."""
     return [(topic.topic_id, number) for topic in packed for number in topic.partitions]
+
+
+def require_moderate(packed: Iterable[TopicPartitions]) -> None:
+    """Check that a request names no more partitions than may be worked through in one go.
+
+    Raises:
+        InvalidRequestError: It does.
+    """
+    count = sum(len(topic.partitions) for topic in packed)
+    if count > LIST_LENGTH_MAX:
+        raise InvalidRequestError(
+            f"a request names at most {LIST_LENGTH_MAX:,} partitions in all, not {count:,}"
+        )

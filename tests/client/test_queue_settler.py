@@ -4,6 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from client import queue_settler
 from client.queue_settler import runs_of
 from client.receipt_handle import ReceivedPlace, handle_of
 from tests.client.queue_world import drain, fill, lead, queue_of
@@ -113,6 +114,28 @@ async def test_nobody_waits_for_ever_for_a_broker_that_does_not_come_back(
         failed = {messages[index].partition for index in caught.value.errors}
         assert failed == {1}
         assert all(isinstance(e, ConnectionLostError) for e in caught.value.errors.values())
+
+
+async def test_no_request_settles_more_than_some_messages_unless_they_are_of_one_receive(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_settler, "_MESSAGES_MAX", 5)
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 17)
+        counts: list[int] = []
+
+        async def note(node_id: int, request: object) -> object:
+            del node_id
+            assert isinstance(request, SettleRequest)
+            counts.append(sum(count for each in request.settlements for _, count in each.runs))
+            return (await cluster.pass_on(api.SETTLE, request, b""))[0]  # type: ignore[arg-type]
+
+        cluster.answers[api.SETTLE] = note  # type: ignore[index]
+        messages = [each for size in (2, 7, 3, 2, 3) for each in await queue.receive(size)]
+        await queue.delete_batch(messages)
+
+        assert counts == [2, 7, 5, 3]
+        assert await drain(queue) == []
 
 
 async def test_a_settlement_says_the_messages_of_a_receive_in_runs(

@@ -1,14 +1,16 @@
 """Messages of every API: round trips, older and newer peers, wrong types, versions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import cast
 
 import msgpack
 import msgspec
+import msgspec.inspect as mi
 import pytest
 
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION, Exchange
-from wire import api
+from wire import api, groups, queue_admin, queues, redrives
 from wire.api import ApiKey, choose_version, decode_error, encode_error
 from wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from wire.fields import LIST_LENGTH_MAX
@@ -279,3 +281,24 @@ def test_a_request_names_no_more_than_a_broker_can_work_through_soon() -> None:
     api.METADATA.decode_request(memoryview(most)[begin:])
     with pytest.raises(WireFormatError, match=f"array` of length <= {LIST_LENGTH_MAX}"):
         api.METADATA.decode_request(memoryview(more)[begin:])
+
+
+def _unbounded_lists(of: mi.Type, path: str, within: frozenset[type]) -> Iterator[str]:
+    """Yield where a message may have lists of any length."""
+    if isinstance(of, mi.StructType):
+        for field in () if of.cls in within else of.fields:
+            yield from _unbounded_lists(field.type, f"{path}.{field.name}", within | {of.cls})
+    elif isinstance(of, mi.ListType):
+        if of.max_length is None:
+            yield path
+        yield from _unbounded_lists(of.item_type, path, within)
+    elif isinstance(of, mi.UnionType):
+        for each in of.types:
+            yield from _unbounded_lists(each, path, within)
+
+
+@pytest.mark.parametrize("module", [groups, queue_admin, queues, redrives])
+def test_all_lists_in_requests_about_groups_and_queues_are_bounded(module: ModuleType) -> None:
+    for name, kind in vars(module).items():
+        if name.endswith("Request"):
+            assert list(_unbounded_lists(mi.type_info(kind), name, frozenset())) == []

@@ -1,5 +1,7 @@
 """Tests of counting, purging and seeking."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from tests.broker.queues.asking import (
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from wire import api
+from wire.api import Api
 from wire.error_code import ErrorCode
 from wire.errors import InvalidRequestError, LeaderNotAvailableError
 from wire.queues import (
@@ -29,9 +32,11 @@ from wire.queues import (
     CountMessagesRequest,
     LookRequest,
     PurgeRequest,
+    ReceiveRequest,
     RedriveRequest,
     SeekRequest,
 )
+from wire.redrives import DescribeRedriveRequest
 
 TIMEOUT_S = 30
 QUEUE = b"queue orders...."
@@ -175,3 +180,26 @@ async def first_result(pending: Pending[Any]) -> None:
     reply = await pending.reply()
     for result in (getattr(reply, "results", None) or getattr(reply, "counts", None) or ())[:1]:
         raise_if(result.error)
+
+
+@pytest.mark.parametrize(
+    ("asked", "request_of"),
+    [
+        (api.COUNT_MESSAGES, CountMessagesRequest),
+        (api.PURGE, PurgeRequest),
+        (api.REDRIVE, RedriveRequest),
+        (api.DESCRIBE_REDRIVE, DescribeRedriveRequest),
+        (api.RECEIVE, partial(ReceiveRequest, max_messages=1, bytes_max=1, max_wait_ms=0)),
+    ],
+    ids=lambda each: each.key.name if isinstance(each, Api) else "",
+)
+async def test_a_request_names_no_more_partitions_than_the_queue_has(
+    mock_clock: MockClock, asked: Api[Any, Any], request_of: Callable[[bytes, list[int]], object]
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, partitions=2)
+
+        await submit(client, asked, request_of(queue, [0, 1])).reply()
+        with pytest.raises(InvalidRequestError, match="has 2 partitions, and the request names 3"):
+            await submit(client, asked, request_of(queue, [0, 1, 2])).reply()

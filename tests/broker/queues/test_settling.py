@@ -18,8 +18,9 @@ from tests.broker.queues.asking import (
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from wire import api
-from wire.errors import LeaderNotAvailableError
-from wire.queues import LastPurgeRequest, SettleAction
+from wire.errors import InvalidRequestError, LeaderNotAvailableError
+from wire.fields import LIST_LENGTH_MAX
+from wire.queues import LastPurgeRequest, SettleAction, Settlement, SettleRequest
 
 TIMEOUT_S = 30
 
@@ -96,7 +97,7 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
         assert [message.value for message in await receive(client, queue)] == [b"c"]
 
 
-async def test_what_is_deleted_by_a_lease_that_was_lost_is_deleted_after_the_log_has_lost_some_of_it(
+async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_lost_some_of_it(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -139,3 +140,20 @@ async def test_what_cannot_be_settled_in_time_is_not_settled_much_later(
         with pytest.raises(LeaderNotAvailableError, match="nothing was done"):
             raise_if(result.error)
         assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_a_request_settles_no_more_than_some_runs_in_all(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        half = [(offset, 1) for offset in range(0, LIST_LENGTH_MAX, 2)]
+        settlements = [Settlement(0, b"receipt", half, SettleAction.DELETE) for _ in range(3)]
+
+        for count in (2, 3):
+            request = SettleRequest(queue, settlements[:count])
+            pending = submit(client, api.SETTLE, request)
+            if count == 2:
+                assert len((await pending.reply()).results) == 2
+            else:
+                with pytest.raises(InvalidRequestError, match="at most 100,000 runs"):
+                    await pending.reply()
