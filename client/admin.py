@@ -33,6 +33,7 @@ from wire.topics import (
     DescribeTopicsRequest,
     TopicDescription,
 )
+from wire.transactions import ListTransactionsRequest, TransactionDescription
 
 Setting = str | int | float | bool
 """The value of a topic setting; it travels as text."""
@@ -322,6 +323,17 @@ class Admin:
             GroupNotEmptyError: It has members.
         """
         return await group_admin.delete_group(self._cluster, group_id)
+
+    async def list_transactions(
+        self, names: Iterable[str] | None = None
+    ) -> list[TransactionDescription]:
+        """Return what is known of names of `Client.staged`, all by default; sorted by name.
+
+        Those that nobody knows, or that were not used for seven days, are left out.
+        """
+        request = ListTransactionsRequest(None if names is None else list(names))
+        reply = await self._cluster.ask_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
+        return reply.transactions
 
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return how the cluster stands, as far as the broker that is asked knows.

@@ -21,6 +21,7 @@ from wire.groups import GroupListing
 from wire.queue_admin import CreateQueueReply
 from wire.reassignment import PartitionMove, PartitionMoved
 from wire.topics import CreateTopicReply, DeleteRecordsReply, TopicDescription
+from wire.transactions import TransactionDescription
 
 _Thread = TrioThread[trio_client.Client]
 
@@ -165,6 +166,10 @@ class Admin:
     def delete_group(self, group_id: str) -> bool:
         """Forget a group without members; see `tidelog.Admin.delete_group`."""
         return self._thread.call(partial(self._admin.delete_group, group_id))
+
+    def list_transactions(self, names: Iterable[str] | None = None) -> list[TransactionDescription]:
+        """Return what is known of names; see `tidelog.Admin.list_transactions`."""
+        return self._thread.call(partial(self._admin.list_transactions, names))
 
     def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return how the cluster stands; see `tidelog.Admin.describe_cluster`."""

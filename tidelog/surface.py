@@ -97,6 +97,7 @@ from wire.queues import MessageState, QueueCounts
 from wire.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
 from wire.redrives import RedriveStatus
 from wire.topics import PartitionDescription, TopicDescription
+from wire.transactions import TransactionDescription, TransactionStatus
 
 __all__ = [
     "AcceptedLoss",
@@ -197,7 +198,9 @@ __all__ = [
     "TopicDescription",
     "TopicExistsError",
     "TopicPartition",
+    "TransactionDescription",
     "TransactionGoneError",
+    "TransactionStatus",
     "UnexpectedServerError",
     "UnknownGroupError",
     "UnknownMemberError",

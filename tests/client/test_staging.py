@@ -19,6 +19,7 @@ from wire.errors import (
     TransactionGoneError,
     UnknownTopicError,
 )
+from wire.transactions import TransactionStatus
 
 
 async def values(client: Client, topic: str = "orders") -> list[bytes | None]:
@@ -52,6 +53,19 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
         assert [record.key for record in records] == [b"k", b"n", b"", None]
         assert records[3].headers == (("h", b"1"), ("h", b"2"))
         assert records[3].timestamp_ms == 1_000
+
+
+async def test_names_are_listed_with_their_batches(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock) as client:
+        await client.staged("job", 3).commit([])
+        await client.staged("another", 0).commit([])
+
+        found = await client.admin.list_transactions()
+
+        assert [(each.name, each.last_batch_id) for each in found] == [("another", 0), ("job", 3)]
+        (job,) = await client.admin.list_transactions(["job", "nobody"])
+        assert job == found[1]
+        assert job.last_status == TransactionStatus.COMPLETE
 
 
 async def test_a_committed_batch_takes_nothing_more_and_says_so(autojump_clock: MockClock) -> None:

@@ -85,6 +85,16 @@ def test_brokers_are_drained_replaced_and_taken_out(client: blocking.Client) -> 
     assert client.admin.describe_moves() == []
 
 
+def test_names_of_transactions_are_listed(client: blocking.Client) -> None:
+    client.admin.create_topic("orders")
+    client.staged("nightly", 7).commit([])
+
+    (found,) = client.admin.list_transactions()
+
+    assert (found.name, found.last_batch_id, found.open_batch_id) == ("nightly", 7, None)
+    assert client.admin.list_transactions(["another"]) == []
+
+
 def test_settings_of_the_cluster_are_changed(client: blocking.Client) -> None:
     changed = client.admin.alter_cluster(set={"reassignment_bytes_per_s": "20MB"})
 

@@ -32,6 +32,9 @@ COMMANDS = {
     ),
     "queue": LazyCommand("tidelog.cli.queue", "queue", "Create, inspect, change, delete queues."),
     "group": LazyCommand("tidelog.cli.group", "group", "Inspect, move, delete consumer groups."),
+    "transaction": LazyCommand(
+        "tidelog.cli.transaction", "transaction", "Look at batches that become visible together."
+    ),
     "cluster": LazyCommand(
         "tidelog.cli.cluster",
         "cluster",

@@ -1,0 +1,79 @@
+"""`tidelog transaction`: look at names under which batches are written."""
+
+from collections.abc import Sequence
+
+import click
+
+from tidelog.cli.asking import ask
+from tidelog.cli.connection import broker_option
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.options import examples, json_option
+from tidelog.cli.tables import print_json, print_table
+from tidelog.cli.times import moment_text
+from wire.transactions import TransactionDescription, TransactionStatus
+
+_NUMBERS = ("OPEN BATCH", "LAST BATCH")
+
+
+@click.group(cls=OrderedGroup)
+def transaction() -> None:
+    """Look at batches that become visible together."""
+
+
+@transaction.command(
+    "list", epilog=examples("tidelog transaction list", "tidelog transaction list nightly --json")
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@broker_option
+@json_option
+def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
+    """List names: which batch is open, and which was committed last.
+
+    Each streaming query of Spark that writes has a name, and so has each job with a
+    transactionalId. Names are forgotten seven days after they were last used.
+    """
+    found = ask(broker, lambda client: client.admin.list_transactions(names or None))
+    if as_json:
+        print_json([_as_json(each) for each in found])
+    elif not found:
+        click.echo("there is no such name; one comes into being with its first batch", err=True)
+    else:
+        _print(found)
+
+
+def _as_json(found: TransactionDescription) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "open_batch_id": found.open_batch_id,
+        "begun_at_ms": found.begun_at_ms,
+        "expires_at_ms": found.expires_at_ms,
+        "last_batch_id": found.last_batch_id,
+        "last_status": _status(found),
+        "last_used_ms": found.last_used_ms,
+    }
+
+
+def _print(found: Sequence[TransactionDescription]) -> None:
+    rows = [
+        (
+            each.name,
+            each.open_batch_id,
+            None if each.expires_at_ms is None else moment_text(each.expires_at_ms),
+            each.last_batch_id,
+            _status(each),
+            moment_text(each.last_used_ms),
+        )
+        for each in found
+    ]
+    headings = ["NAME", "OPEN BATCH", "OPEN UNTIL", "LAST BATCH", "STATUS", "LAST USED"]
+    print_table(headings, rows, right=_NUMBERS)
+
+
+def _status(found: TransactionDescription) -> str | None:
+    """Return how the last batch stands, in a word; a number if a newer broker has another one."""
+    if found.last_status is None:
+        return None
+    try:
+        return TransactionStatus(found.last_status).name.lower()
+    except ValueError:
+        return str(found.last_status)
