@@ -3,14 +3,15 @@
     python examples/spark_dead_letters.py [BROKER]
 
 Cancelled flights have no delay, so a worker rejects them. Spark reads them with where each comes
-from and why it was given up. Those that can be repaired are sent to the topic they came from.
+from and why it was given up. Those that can be repaired are written to the topic they came from,
+all of them or none.
 Needs a broker (`tidelog serve`), `pip install 'tidelog[spark]'` and Java.
 """
 
 import sys
 from collections import Counter
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_tidelog import prepare_java
 from tidelog import blocking
@@ -55,32 +56,32 @@ def dead_letters(spark: SparkSession, queue_name: str, address: str) -> DataFram
     )
 
 
-def repair(letters: DataFrame) -> list[Row]:
-    """Return the letters that can be repaired, with a delay of 0."""
+def repair(letters: DataFrame) -> DataFrame:
+    """Return the letters that can be repaired, with a delay of 0, as they are to be written."""
     delay = load_flights().columns.index("dep_delay")
     fields = "split(CAST(value AS STRING), ',')"
     fixed = (
         f"array_join(transform({fields}, (field, place) ->"
-        f" IF(place = {delay}, '0', field)), ',') AS fixed"
+        f" IF(place = {delay}, '0', field)), ',') AS value"
     )
-    repairable = letters.where("reason = 'no delay'")
-    return repairable.selectExpr("key", fixed, "originTopic", "originPartition").collect()
+    header = "array(struct('repaired' AS key, CAST(reason AS BINARY) AS value)) AS headers"
+    return letters.where("reason = 'no delay'").selectExpr(
+        "key", fixed, "originTopic AS topic", "originPartition AS partition", header
+    )
 
 
-def write_back(rows: list[Row], address: str) -> Counter[str]:
-    """Send repaired messages where they came from; return how many went to which topic."""
-    with blocking.connect(address) as client, client.producer() as producer:
-        for row in rows:
-            key = None if row.key is None else bytes(row.key)
-            producer.send_nowait(
-                row.originTopic,
-                row.fixed.encode(),
-                key=key,
-                partition=row.originPartition,
-                headers=[("repaired", b"no delay")],
-            )
-        producer.flush()
-    return Counter(row.originTopic for row in rows)
+def write_back(repaired: DataFrame, address: str) -> Counter[str]:
+    """Send repaired messages where they came from; return how many went to which topic.
+
+    All of them are there when this returns, or none if it fails: it can be run again.
+    """
+    repaired = repaired.cache()
+    found = repaired.groupBy("topic").count().collect()
+    counts = Counter({row["topic"]: row["count"] for row in found})
+    writer = repaired.write.format("tidelog").option("bootstrap.servers", address)
+    writer.mode("append").save()
+    repaired.unpersist()
+    return counts
 
 
 def main() -> None:

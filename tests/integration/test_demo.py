@@ -33,7 +33,7 @@ def processes_with(argument: str) -> list[str]:
 async def test_it_shows_that_a_kill_loses_nothing_and_leaves_nothing_behind(
     tmp_path: Path,
 ) -> None:
-    result = await run_tidelog("demo", "--json", TMPDIR=str(tmp_path))
+    result = await run_tidelog("demo", "--no-spark", "--json", TMPDIR=str(tmp_path))
 
     assert result.returncode == 0, result.stderr.decode()
     report = json.loads(result.stdout)
@@ -47,7 +47,7 @@ async def test_it_shows_that_a_kill_loses_nothing_and_leaves_nothing_behind(
 
 
 async def test_it_tells_people_what_happens_and_what_it_proves() -> None:
-    result = await run_tidelog("demo")
+    result = await run_tidelog("demo", "--no-spark")
 
     said = result.stderr.decode()
     assert result.returncode == 0, said
@@ -61,7 +61,7 @@ async def test_it_tells_people_what_happens_and_what_it_proves() -> None:
 async def test_ctrl_c_ends_it_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         process = await trio.lowlevel.open_process(
-            [*TIDELOG, "demo"],
+            [*TIDELOG, "demo", "--no-spark"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,

@@ -1,5 +1,7 @@
 """The demonstration: produce, kill, go on, consume, compare; work through a queue, replay.
 
+The last replay is that of Spark, where it is installed.
+
 Shell: moves records between the client, a broker process and the core that judges.
 """
 
@@ -13,12 +15,15 @@ from client.producer import Producer
 from tidelog.demo.broker_process import open_broker_process
 from tidelog.demo.errors import DemoFailedError
 from tidelog.demo.flights import Flights
-from tidelog.demo.queue_story import QueueReport, work_through
+from tidelog.demo.queue_story import QUEUE, QueueReport, work_through
+from tidelog.demo.spark_story import SparkReport, replay_with_spark
 from tidelog.demo.verification import Consumed, Place, verify
 
 TOPIC = "flights"
 PARTITION_COUNT = 6
 DEADLINE_S = 120.0
+SPARK_DEADLINE_S = 180.0
+"""For Spark on top of it."""
 
 _CHUNK = 250
 """Flights that are handed over at once; the next ones follow when these are acknowledged."""
@@ -43,6 +48,10 @@ class Audience(Protocol):
         """The broker listens again, so long after it was killed."""
         ...
 
+    def spark_starts(self) -> None:
+        """Spark is started, if it is there."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -62,9 +71,15 @@ class Report:
     queue: QueueReport
     replayed: int
     """Read once more, after all of them were deleted in the queue, or dead letters."""
+    spark: SparkReport | None = None
+    """`None` if it was left out."""
+    without_spark: str = ""
+    """Why Spark was left out, in one line; empty if it was not, or nobody wanted it."""
 
 
-async def run_demo(flights: Flights, data_dir: str, audience: Audience) -> Report:
+async def run_demo(
+    flights: Flights, data_dir: str, audience: Audience, *, with_spark: bool = False
+) -> Report:
     """Show that a kill loses nothing, and that a queue takes nothing from the log.
 
     `data_dir` is empty and stays behind.
@@ -75,16 +90,20 @@ async def run_demo(flights: Flights, data_dir: str, audience: Audience) -> Repor
         DemoFailedError: Something was lost, came twice or out of order, or did not work at all;
             it may come in an `ExceptionGroup`, as may any error of the client.
     """
-    demo = _Demo(flights, data_dir, audience)
-    with trio.move_on_after(DEADLINE_S):
+    demo = _Demo(flights, data_dir, audience, with_spark=with_spark)
+    deadline_s = DEADLINE_S + (SPARK_DEADLINE_S if with_spark else 0)
+    with trio.move_on_after(deadline_s):
         return await demo.run()
-    raise DemoFailedError(f"the demonstration took more than {DEADLINE_S:.0f} s: {demo.state}")
+    raise DemoFailedError(f"the demonstration took more than {deadline_s:.0f} s: {demo.state}")
 
 
 @final
 class _Demo:
-    def __init__(self, flights: Flights, data_dir: str, audience: Audience) -> None:
+    def __init__(
+        self, flights: Flights, data_dir: str, audience: Audience, *, with_spark: bool
+    ) -> None:
         self._flights = flights
+        self._with_spark = with_spark
         self._data_dir = data_dir
         self._audience = audience
         self._acknowledged: dict[int, Place] = {}
@@ -118,6 +137,7 @@ class _Demo:
                     ),
                 )
                 replayed = await self._consume(client, "replayed")
+            spark = await self._replay_with_spark(address)
             nursery.cancel_scope.cancel()
         for found in (consumed, replayed):
             verdict = verify(self._flights.keys, self._flights.values, self._acknowledged, found)
@@ -136,7 +156,16 @@ class _Demo:
             consume_seconds=consumed_at - produced_at,
             queue=queue,
             replayed=len(replayed),
+            spark=spark if isinstance(spark, SparkReport) else None,
+            without_spark=spark if isinstance(spark, str) else "",
         )
+
+    async def _replay_with_spark(self, address: str) -> SparkReport | str:
+        if not self._with_spark:
+            return ""
+        self._audience.spark_starts()
+        self.state = "Spark has not replayed the flights"
+        return await replay_with_spark(address, TOPIC, QUEUE, self._flights.values)
 
     async def _run_brokers(self, task_status: trio.TaskStatus[str]) -> None:
         async with open_broker_process(self._data_dir) as first:

@@ -1,9 +1,11 @@
 """What people see of the demonstration; `tests/integration` runs it."""
 
 import json
+from dataclasses import replace
 
 from tidelog.cli.demo import report_as_facts, report_as_json
 from tidelog.demo.queue_story import QueueReport
+from tidelog.demo.spark_story import SparkReport
 from tidelog.demo.story import Report
 
 REPORT = Report(
@@ -40,3 +42,15 @@ def test_people_get_words_with_them() -> None:
     assert facts["as a queue"] == "26,483 deleted, 521 dead letters"
     assert facts["queue rate"] == "27,004 messages/s"
     assert facts["replayed"] == 27_004
+
+
+def test_what_spark_has_found_is_a_line_of_its_own() -> None:
+    spark = SparkReport(rows=27_004, deleted=26_483, start_seconds=6.04, replay_seconds=2.06)
+
+    facts = report_as_facts(replace(REPORT, spark=spark))
+
+    assert facts["with Spark"] == (
+        "27,004 records replayed in 2.1 s, once it had started in 6.0 s; in the history of the"
+        " queue 26,483 were deleted"
+    )
+    assert "with Spark" not in report_as_facts(REPORT)

@@ -31,6 +31,9 @@ class Listener:
         assert seconds > 0
         self.told.append("started again")
 
+    def spark_starts(self) -> None:
+        self.told.append("Spark starts")
+
 
 def some_flights(count: int) -> Flights:
     return Flights(
@@ -57,6 +60,7 @@ async def test_it_kills_half_way_goes_on_and_accounts_for_everything(tmp_path: P
     assert (report.produced, report.acknowledged, report.consumed) == (2000, 2000, 2000)
     assert (report.kills, report.under_way_at_kill) == (1, 250)
     assert (report.queue.deleted, report.queue.dead, report.replayed) == (1980, 20, 2000)
+    assert (report.spark, report.without_spark) == (None, "")
     assert 0 < report.recovery_seconds < report.produce_seconds
 
 
