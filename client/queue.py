@@ -14,7 +14,9 @@ from client.metadata import TopicPartition
 from client.offsets import OffsetPlace, list_positions
 from client.queue_admin import describe_queues
 from client.queue_asking import QueueAsker
-from client.queue_cancelling import QueueCanceller
+from client.queue_cancelling import QueueCanceller, place_of_message
+from client.queue_history import HistoryEvent
+from client.queue_history_reading import HistoryOrder, HistoryReader
 from client.queue_looking import LookOrder, QueueLooker, SeenMessage
 from client.queue_message import (
     DELETE,
@@ -76,6 +78,7 @@ class Queue:
         self._publisher = QueuePublisher(shared, self._asker, name)
         self._canceller = QueueCanceller(shared.cluster, shared.directory, self._asker)
         self._looker = QueueLooker(shared.cluster, shared.directory, self._asker)
+        self._historian = HistoryReader(shared.cluster, shared.directory, self._asker)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -274,6 +277,35 @@ class Queue:
             states: Only those in these states; all by default.
         """
         return await self._looker.look(LookOrder(list(states), max_messages))
+
+    async def history(
+        self,
+        max_events: int = 1000,
+        *,
+        since_ms: int = 0,
+        message_id: str | None = None,
+    ) -> list[HistoryEvent]:
+        """Return what happened to messages, by time: the newest events.
+
+        As long ago as the queue remembers (`history_ms`); Spark reads all of it (`queueHistory`).
+
+        Args:
+            max_events: How many at most; what concerns many messages is one.
+            since_ms: Nothing that was written down before this time; Unix milliseconds.
+            message_id: Only what happened to this message, and what concerns many.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            ValueError: This is no message id.
+        """
+        if message_id is None:
+            return await self._historian.read(HistoryOrder(since_ms, max_events))
+        number, place = place_of_message(message_id)
+
+        def is_wanted(event: HistoryEvent) -> bool:
+            return event.offset is None or event.offset == place
+
+        return await self._historian.read(HistoryOrder(since_ms, max_events, [number], is_wanted))
 
     async def leased(self, max_messages: int = 100) -> list[SeenMessage]:
         """Return messages that somebody has: who, until when, and how often received."""

@@ -47,7 +47,7 @@ class QueueCanceller:
             BatchError: Some of several could not be cancelled; it says which, and why.
             TidelogError: The only one could not be cancelled.
         """
-        places = [_place(message_id) for message_id in message_ids]
+        places = [place_of_message(message_id) for message_id in message_ids]
         offsets: dict[int, list[int]] = {}
         for partition, offset in places:
             offsets.setdefault(partition, []).append(offset)
@@ -100,7 +100,7 @@ class QueueCanceller:
         return await self._asker.at_known(attempt, is_repeatable=True)
 
 
-def _place(message_id: str) -> tuple[int, int]:
+def place_of_message(message_id: str) -> tuple[int, int]:
     """Return partition and offset.
 
     Raises:

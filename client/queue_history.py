@@ -111,6 +111,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
     """Topic id and partition to which messages go."""
     message_count: int = 1
     """How many messages it is about, as far as that is known."""
+    partition: int = 0
+    """Of the queue."""
 
 
 class _Held(NamedTuple):
@@ -160,8 +162,9 @@ class _Snapshot:
 class QueueHistory:
     """Tells frame by frame what happened."""
 
-    def __init__(self) -> None:
-        """Know of no message."""
+    def __init__(self, partition: int = 0) -> None:
+        """Know of no message of this partition of the queue."""
+        self._partition = partition
         self._held: dict[int, _Held] = {}
         self._attempts: OrderedDict[bytes, _Repeatable] = OrderedDict()
         self._snapshot: _Snapshot | None = None
@@ -183,7 +186,8 @@ class QueueHistory:
                 self._take_snapshot(entry, frame.now_ms)
                 continue
             self._snapshot = None  # One that was not ended is none.
-            yield from self._events(_Teller(journal_offset, frame.now_ms), entry)
+            tell = _Teller(self._partition, journal_offset, frame.now_ms)
+            yield from self._events(tell, entry)
 
     def _events(  # noqa: C901, PLR0912 (one branch each)
         self, tell: "_Teller", entry: AnyEntry
@@ -292,7 +296,8 @@ class QueueHistory:
 class _Teller:
     """Makes events of one frame."""
 
-    def __init__(self, journal_offset: int, time_ms: int) -> None:
+    def __init__(self, partition: int, journal_offset: int, time_ms: int) -> None:
+        self._partition = partition
         self._journal_offset = journal_offset
         self.time_ms = time_ms
 
@@ -319,6 +324,7 @@ class _Teller:
             visible_at_ms,
             reason,
             target,
+            partition=self._partition,
         )
 
     def many(
@@ -339,6 +345,7 @@ class _Teller:
             reason=reason,
             target=target,
             message_count=message_count,
+            partition=self._partition,
         )
 
 

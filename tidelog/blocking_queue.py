@@ -11,6 +11,7 @@ from client import client as trio_client
 from client.large_sending import Source
 from client.offsets import OffsetPlace
 from client.queue import Queue as TrioQueue
+from client.queue_history import HistoryEvent
 from client.queue_looking import SeenMessage
 from client.queue_message import VALUE_BYTES_MAX, Origin
 from client.queue_message import Message as TrioMessage
@@ -271,6 +272,18 @@ class Queue:
     ) -> list[SeenMessage]:
         """Return messages without taking them; see `tidelog.Queue.peek`."""
         return self._thread.call(partial(self._queue.peek, max_messages, states=list(states)))
+
+    def history(
+        self,
+        max_events: int = 1000,
+        *,
+        since_ms: int = 0,
+        message_id: str | None = None,
+    ) -> list[HistoryEvent]:
+        """Return what happened to messages, by time; see `tidelog.Queue.history`."""
+        return self._thread.call(
+            partial(self._queue.history, max_events, since_ms=since_ms, message_id=message_id)
+        )
 
     def leased(self, max_messages: int = 100) -> list[SeenMessage]:
         """Return messages that somebody has; see `tidelog.Queue.leased`."""

@@ -19,6 +19,7 @@ from client.metadata import TopicPartition
 from client.producer import Producer, ProducerStatistics
 from client.queue import Queue
 from client.queue_counting import DescribedQueue, MessageCounts
+from client.queue_history import EventKind, HistoryEvent
 from client.queue_looking import SeenMessage
 from client.queue_message import Message, Origin
 from client.queue_redrive import RedriveReport
@@ -122,6 +123,7 @@ __all__ = [
     "DiskFullError",
     "DuplicateBrokerError",
     "DuplicateSequenceError",
+    "EventKind",
     "FencedInstanceError",
     "FencedLeaderEpochError",
     "FencedProducerError",
@@ -129,6 +131,7 @@ __all__ = [
     "GroupListing",
     "GroupNotEmptyError",
     "GroupProgress",
+    "HistoryEvent",
     "IneligibleReplicaError",
     "InvalidBatchError",
     "InvalidConfigError",

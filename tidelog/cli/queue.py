@@ -18,6 +18,7 @@ from tidelog.cli.options import (
     read_place,
     require_changes,
 )
+from tidelog.cli.queue_history import history
 from tidelog.cli.queue_send import send
 from tidelog.cli.queue_view import print_queue, print_queues, queue_as_json
 from tidelog.cli.tables import counted, print_json, print_settings
@@ -207,5 +208,5 @@ def delete(
         click.echo(f"deleted queue {name}")
 
 
-for _command in (send, *queue_messages.COMMANDS, *queue_care.COMMANDS):
+for _command in (send, history, *queue_messages.COMMANDS, *queue_care.COMMANDS):
     queue.add_command(_command)
