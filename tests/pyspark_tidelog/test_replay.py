@@ -1,0 +1,34 @@
+"""The replay of the demo says in one line what it lacks; `tests/spark` runs it with Spark."""
+
+import json
+import sys
+from typing import NoReturn
+
+import pytest
+
+from pyspark_tidelog import replay
+from spark_connector.java import ADVICE, JavaMissingError
+
+
+def test_without_spark_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(replay, "failure", ImportError("No module named 'pyspark'"))
+    monkeypatch.setattr(sys, "argv", ["replay", "127.0.0.1:1", "flights", "delays"])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+    replay.main()
+
+    assert json.loads(capsys.readouterr().out) == {
+        "missing": "Spark is not installed (No module named 'pyspark'); pip install 'tidelog[spark]'"
+    }
+
+
+def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none() -> NoReturn:
+        raise JavaMissingError(ADVICE)
+
+    monkeypatch.setattr(replay, "failure", None)
+    monkeypatch.setattr(replay, "prepare_java", find_none)
+
+    assert replay.replay("127.0.0.1:1", "flights", "delays") == {"missing": ADVICE}
