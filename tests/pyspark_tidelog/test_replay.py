@@ -19,9 +19,9 @@ def test_without_spark_it_says_what_to_install(
 
     replay.main()
 
-    assert json.loads(capsys.readouterr().out) == {
-        "missing": "Spark is not installed (No module named 'pyspark'); pip install 'tidelog[spark]'"
-    }
+    found = json.loads(capsys.readouterr().out)
+    why = "Spark is not installed (No module named 'pyspark'); pip install 'tidelog[spark]'"
+    assert found == {"missing": why}
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
