@@ -12,9 +12,14 @@ import sys
 import tempfile
 import time
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pyspark_tidelog import failure, prepare_java, register
 from spark_connector.java import JavaMissingError
+from spark_connector.options import SERVERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _ENDED_BY_SIGNAL = 128 + signal.SIGTERM
 
@@ -28,7 +33,12 @@ def replay(address: str, topic: str, queue: str) -> dict[str, object]:
     except JavaMissingError as missing:
         return {"missing": str(missing)}
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-spark-") as folder:
-        return _replay(address, topic, queue, folder)
+        try:
+            return _replay(address, topic, queue, folder)
+        except Exception as error:  # noqa: BLE001 (whatever Spark does not like is told)
+            lines = str(error).split("\n")
+            why = next((line for line in lines if "Error: " in line), lines[0])
+            return {"missing": f"Spark failed: {why.strip()}"}
 
 
 def _replay(address: str, topic: str, queue: str, folder: str) -> dict[str, object]:
@@ -50,17 +60,11 @@ def _replay(address: str, topic: str, queue: str, folder: str) -> dict[str, obje
     )
     try:
         register(spark)
-        source = spark.read.format("tidelog").option("bootstrap.servers", address)
         started = time.monotonic()
-        (rows,) = (
-            source.option("subscribe", topic)
-            .schema("value binary")
-            .load()
-            .selectExpr("count(*) AS count", "sum(crc32(value)) AS checksum")
-            .collect()
-        )
+        records = _load(spark, "value binary", {SERVERS: address, "subscribe": topic})
+        (rows,) = records.selectExpr("count(*) AS count", "sum(crc32(value)) AS checksum").collect()
         replayed = time.monotonic()
-        history = source.options(subscribe=None, queueHistory=queue).schema("event string").load()
+        history = _load(spark, "event string", {SERVERS: address, "queueHistory": queue})
         events = {row["event"]: row["count"] for row in history.groupBy("event").count().collect()}
     finally:
         spark.stop()
@@ -71,6 +75,11 @@ def _replay(address: str, topic: str, queue: str, folder: str) -> dict[str, obje
         "start_seconds": started - began,
         "replay_seconds": replayed - started,
     }
+
+
+def _load(spark: "SparkSession", schema: str, options: dict[str, str]) -> "DataFrame":
+    # A reader of Spark keeps what it was told: each table needs its own.
+    return spark.read.format("tidelog").schema(schema).options(**options).load()
 
 
 def _end(number: int, frame: FrameType | None) -> None:
