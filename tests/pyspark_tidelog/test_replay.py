@@ -10,12 +10,16 @@ from pyspark_tidelog import replay
 from spark_connector.java import ADVICE, JavaMissingError
 
 
+def ignore(number: int, handler: object) -> None:
+    del number, handler
+
+
 def test_without_spark_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(replay, "failure", ImportError("No module named 'pyspark'"))
     monkeypatch.setattr(sys, "argv", ["replay", "127.0.0.1:1", "flights", "delays"])
-    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("signal.signal", ignore)
 
     replay.main()
 
@@ -32,3 +36,18 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(replay, "prepare_java", find_none)
 
     assert replay.replay("127.0.0.1:1", "flights", "delays") == {"missing": ADVICE}
+
+
+def test_what_spark_does_not_like_is_told_in_the_line_that_says_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: str) -> NoReturn:
+        raise RuntimeError("[PYTHON] it failed\nTraceback:\n  wire.errors.ConfigError: no topic\nX")
+
+    monkeypatch.setattr(replay, "failure", None)
+    monkeypatch.setattr(replay, "prepare_java", lambda: None)
+    monkeypatch.setattr(replay, "_replay", fail)
+
+    found = replay.replay("127.0.0.1:1", "flights", "delays")
+
+    assert found == {"missing": "Spark failed: wire.errors.ConfigError: no topic"}
