@@ -22,7 +22,7 @@ from wire.errors import (
     OutOfOrderSequenceError,
     OverloadedError,
 )
-from wire.produce import BROKER_PRODUCER_IDS_FROM
+from wire.produce import BROKER_PRODUCER_IDS_FROM, STAGED_PRODUCER_ID
 from wire.record_batch import BatchHeader
 
 NOW_MS = 1_000_000
@@ -95,6 +95,44 @@ def test_a_gap_is_an_error_that_says_what_was_expected() -> None:
         after(0, 1, 2).check(sent(4))
 
     assert caught.value.expected_sequence == 3
+
+
+def test_only_what_was_staged_may_leave_sequences_out() -> None:
+    """They say which commit and place a record has, and not every commit writes everywhere."""
+    states = ProducerStates()
+    for offset, sequence in enumerate((0, 1 << 32), start=100):
+        assert states.check(sent(sequence, producer_id=STAGED_PRODUCER_ID)) is None
+        states.appended(sent(sequence, producer_id=STAGED_PRODUCER_ID), offset, now_ms=NOW_MS)
+
+    assert states.check(sent(7 << 32, producer_id=STAGED_PRODUCER_ID)) is None
+    assert states.check(sent(1 << 32, producer_id=STAGED_PRODUCER_ID)) == 101
+    for producer_id in (7, BROKER_PRODUCER_IDS_FROM):
+        states.appended(sent(0, producer_id=producer_id), 102, now_ms=NOW_MS)
+        with pytest.raises(OutOfOrderSequenceError, match="the next one here is 1"):
+            states.check(sent(2, producer_id=producer_id))
+
+
+def test_what_was_left_out_is_not_taken_later() -> None:
+    """Else a leader that is behind would append a commit again, or two in the wrong order."""
+    states = ProducerStates()
+    for offset, sequence in enumerate((0, 5 << 32), start=100):
+        states.appended(sent(sequence, producer_id=STAGED_PRODUCER_ID), offset, now_ms=NOW_MS)
+
+    for sequence in (1, 3 << 32, (5 << 32) - 1):
+        with pytest.raises(DuplicateSequenceError):
+            states.check(sent(sequence, producer_id=STAGED_PRODUCER_ID))
+
+
+def test_what_was_staged_is_appended_again_where_it_was_truncated() -> None:
+    states = ProducerStates()
+    for offset, sequence in enumerate((0, 5 << 32, 8 << 32), start=100):
+        states.appended(sent(sequence, producer_id=STAGED_PRODUCER_ID), offset, now_ms=NOW_MS)
+    states.truncate(101)
+
+    assert states.check(sent(5 << 32, producer_id=STAGED_PRODUCER_ID)) is None
+    assert states.check(sent(8 << 32, producer_id=STAGED_PRODUCER_ID)) is None
+    with pytest.raises(DuplicateSequenceError):
+        states.check(sent(0, count=2, producer_id=STAGED_PRODUCER_ID))
 
 
 def test_a_new_epoch_begins_with_sequence_0() -> None:
