@@ -31,6 +31,7 @@ _OTHER_CHECKERS = (
     "NoDefects",
     "NoneLeftOut",
     "ReplicasAgree",
+    "StagedOnce",
     "QueuesComeToAnEnd",
     "NobodyWaitsInVain",
 )

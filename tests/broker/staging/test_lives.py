@@ -7,6 +7,7 @@ import trio
 
 from tests.broker.staging.lives import live_and_suffer
 from tests.broker.staging.planted import MUTANTS
+from tests.simulation.checkers.book import ViolationError
 from tests.simulation.mutant import Mutant
 
 SEED_COUNT = 2
@@ -36,5 +37,5 @@ def test_a_planted_bug_is_caught(mutant: Mutant, defects: list[str]) -> None:
     with mutant.planted(), pytest.raises(BaseException) as caught:  # noqa: PT011
         live_all(first)
 
-    assert isinstance(caught.value, AssertionError | trio.TooSlowError)
+    assert isinstance(caught.value, AssertionError | ViolationError | trio.TooSlowError)
     defects.clear()  # Brokers notice some of it themselves.

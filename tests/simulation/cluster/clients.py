@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Protocol, final
 
 import trio
@@ -15,6 +16,7 @@ from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.mover import Mover
 from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.stager import StagingClient
 from tests.simulation.cluster.topic_maker import TopicMaker
 from tests.simulation.cluster.visitor import Visitor
 from tests.simulation.node import Node
@@ -92,6 +94,8 @@ class Clients:
         self._members: dict[str, Member] = {}
         self.crew = Crew(b"", 0)
         """What the members of the group have done."""
+        self.stager: StagingClient | None = None
+        """Who writes batches, if the plan has that."""
 
     @property
     def names(self) -> list[str]:
@@ -116,6 +120,8 @@ class Clients:
             self.add("mover", self._mover)
         if self._plan.visit_pause_s is not None:
             self.add("visitor", self._visitor)
+        if self._plan.stage_pause_s is not None:
+            self.add("stager", self._staging(self._world.streams.stream("stager")))
 
     def kill(self, dice: float) -> None:
         """Kill one of them, and start it again a little later."""
@@ -235,6 +241,16 @@ class Clients:
         mover = Mover(self._plan, random, self._sometimes)
         self.employ("mover", mover)
         return mover.run
+
+    def _staging(self, random: Random) -> Callable[[], Program]:
+        """Return what makes the same stager run again, so that it goes on where it was."""
+        self.stager = stager = StagingClient(self._plan, random, self._sometimes)
+
+        def again() -> Program:
+            self.employ("stager", stager)
+            return stager.run
+
+        return again
 
     def _visitor(self) -> Program:
         values = self._values(self.generation("visitor"), _VISITOR)

@@ -169,6 +169,7 @@ class _Life:
             await self._wait_of_one_mind(_OF_ONE_MIND_S)
             logs = await self._look_at_everything()
             await self._compare_replicas()
+            await self._look_at_batches()
             await self._dismiss_crew(logs)
             if self.guests is not None:
                 await self.guests.look()
@@ -284,6 +285,15 @@ class _Life:
             self.minutes.ended()
             return logs
         raise ViolationError("Liveness", "the last reader does not come to the end")
+
+    async def _look_at_batches(self) -> None:
+        if self._clients.stager is None:
+            return
+        process = self._world.add_node("batch reader").start(self._clients.stager.check)
+        with trio.move_on_after(_PATIENCE_S):
+            await process.ended.wait()
+            return
+        raise ViolationError("Liveness", "who reads staged batches does not come to the end")
 
     def _check_history(self, logs: dict[int, FinalLog]) -> None:
         history = self._clients.history

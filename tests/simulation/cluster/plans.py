@@ -77,6 +77,7 @@ _LAST_ATTEMPTS = 8
 _REPLICATED = 0.3
 _MOVES = 0.4
 _QUIET = 0.5
+_STAGES = 0.4
 _OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
 _HAS_OFTEN = 0.5
 _HAS_FAULT = 0.3
@@ -118,6 +119,8 @@ class ClusterPlan(LifePlan, frozen=True):
     """Whether clients that read with the library prefer followers to leaders."""
     quiet_after_s: float | None = None
     """After this time nobody writes to the last partition any more; `None` for never."""
+    stage_pause_s: float | None = None
+    """Mean time between two batches of a client that writes what is there once or nowhere."""
 
     @property
     def is_durable(self) -> bool:
@@ -185,7 +188,14 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         clock_drift=random.choice([0.0, 0.0, 0.0005, 0.1]),
         reads_from_followers=streams.stream("readers").random() < 0.5,
         quiet_after_s=_draw_quiet(streams.stream("quiet"), seconds),
+        stage_pause_s=_draw_staging(streams.stream("staging"), durability),
     )
+
+
+def _draw_staging(random: Random, durability: str) -> float | None:
+    # What was lost in memory would have to be told from what was not.
+    is_drawn = random.random() < _STAGES and durability == "fsync"
+    return 10 ** random.uniform(-1.5, 0.0) if is_drawn else None
 
 
 def _draw_moves(random: Random, replication_factor: int) -> float | None:

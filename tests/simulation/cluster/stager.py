@@ -1,0 +1,104 @@
+"""A client that writes batches into a topic of its own, each of which is there once or nowhere."""
+
+from contextlib import suppress
+from random import Random
+from typing import Final, final
+
+import trio
+
+from client.client import Client, connect
+from client.consumer import Consumer
+from tests.simulation.cluster.machines import addresses
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.process import Process
+from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.sometimes import Sometimes
+from tests.simulation.staging import Contents, Ledger, Stager
+from wire.errors import TidelogError, TopicExistsError
+
+TOPIC: Final = "staged-life"
+
+
+@final
+class StagingClient:
+    """Goes on, whenever it dies, with the batch it was at, as its next self."""
+
+    def __init__(self, plan: ClusterPlan, random: Random, sometimes: Sometimes) -> None:
+        """Rest between two batches as the plan says."""
+        self.ledger = Ledger()
+        self._plan = plan
+        self._sometimes = sometimes
+        self._is_founded = False
+        self._stager = Stager(
+            "stager", random, self.ledger, topic=TOPIC, partition_count=plan.partition_count
+        )
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether it is to end when it knows what became of its batch."""
+        return self._stager.should_stop
+
+    @should_stop.setter
+    def should_stop(self, should_stop: bool) -> None:
+        self._stager.should_stop = should_stop
+
+    async def run(self, process: Process) -> None:
+        """Work until told to stop."""
+        pause_s = self._plan.stage_pause_s
+        assert pause_s is not None, "there is one"
+        while not self._is_founded or not self.should_stop:
+            try:
+                async with connect(
+                    addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
+                ) as client:
+                    if not self._is_founded:
+                        await self._found(client)
+                    await self._stager.run(client, pause_s=pause_s)
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+        self._note_what_was_reached()
+
+    async def check(self, process: Process) -> None:
+        """Read all that is there, and compare it with what was asked for.
+
+        Raises:
+            ViolationError: A batch is lost, there twice or in parts, or should not be there.
+        """
+        while True:
+            try:
+                async with (
+                    connect(addresses(self._plan), env=process.env) as client,
+                    client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
+                ):
+                    found = await _read_all(consumer)
+                    break
+            except TidelogError:
+                await trio.sleep(BACKOFF_S)
+        self.ledger.check(found)
+
+    async def _found(self, client: Client) -> None:
+        with suppress(TopicExistsError):  # An answer was lost.
+            await client.admin.create_topic(
+                TOPIC,
+                self._plan.partition_count,
+                replication_factor=self._plan.replication_factor,
+                config=self._plan.topic_settings,
+            )
+        self._is_founded = True
+
+    def _note_what_was_reached(self) -> None:
+        if self.ledger.committed:
+            self._sometimes.reached("batch committed")
+        if self.ledger.dropped:
+            self._sometimes.reached("batch aborted")
+        if self.ledger.gone_count:
+            self._sometimes.reached("batch too old")
+
+
+async def _read_all(consumer: Consumer) -> Contents:
+    """Return the values of all partitions, in order."""
+    found: Contents = {}
+    async for batch in consumer.batches(await consumer.end_offsets()):
+        values = [record.value for record in batch.records() if record.value is not None]
+        found.setdefault(batch.partition, []).extend(values)
+    return found
