@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, final
 
 import msgspec
 
-from tests.broker.staging.planted import MUTANTS as STAGING_MUTANTS
+from tests.broker.staging.planted import DROPPED_EARLY
 from tests.simulation import planned_life, plans
 from tests.simulation.checkers.book import Checker
 from tests.simulation.cluster import life as cluster_life
@@ -88,7 +88,7 @@ CLUSTER: Final = Kind(
     live=cluster_life.live,
     probes=CLUSTER_PROBES,
     simplifications=CLUSTER_SIMPLIFICATIONS,
-    mutants=(*CLUSTER_MUTANTS, *REPLICATION_MUTANTS, *STAGING_MUTANTS),
+    mutants=(*CLUSTER_MUTANTS, *REPLICATION_MUTANTS, DROPPED_EARLY),
     kept_plans=_HERE / "cluster" / "kept_plans",
 )
 QUEUES: Final = Kind(

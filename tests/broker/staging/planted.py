@@ -28,16 +28,15 @@ def _ends_with_the_log(
     return log_end_offset
 
 
-MUTANTS: Final = (
-    Mutant(
-        "appended again",
-        "who leads anew appends all of a commit, whatever the log has of it",
-        (appending, "appended_count", _nothing_done),
-        (ProducerStates, "check", _check_but_what_was_staged),
-    ),
-    Mutant(
-        "dropped too early",
-        "what is staged is dropped though its transaction is open",
-        (StagingFloors, "floor", _ends_with_the_log),
-    ),
+APPENDED_AGAIN: Final = Mutant(
+    "staged-appended-again",
+    "who leads anew appends all of a commit, whatever the log has of it",
+    (appending, "appended_count", _nothing_done),
+    (ProducerStates, "check", _check_but_what_was_staged),
 )
+DROPPED_EARLY: Final = Mutant(
+    "staged-dropped-early",
+    "what is staged is dropped though its transaction is open",
+    (StagingFloors, "floor", _ends_with_the_log),
+)
+MUTANTS: Final = (APPENDED_AGAIN, DROPPED_EARLY)
