@@ -247,7 +247,7 @@ class Clients:
         self.stager = stager = StagingClient(self._plan, random, self._sometimes)
 
         def again() -> Program:
-            self.employ("stager", stager)
+            self.employ("stager", stager.stager)
             return stager.run
 
         return again

@@ -29,31 +29,22 @@ class StagingClient:
         self._plan = plan
         self._sometimes = sometimes
         self._is_founded = False
-        self._stager = Stager(
+        self.stager = Stager(
             "stager", random, self.ledger, topic=TOPIC, partition_count=plan.partition_count
         )
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether it is to end when it knows what became of its batch."""
-        return self._stager.should_stop
-
-    @should_stop.setter
-    def should_stop(self, should_stop: bool) -> None:
-        self._stager.should_stop = should_stop
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
         pause_s = self._plan.stage_pause_s
         assert pause_s is not None, "there is one"
-        while not self._is_founded or not self.should_stop:
+        while not self._is_founded or not self.stager.should_stop:
             try:
                 async with connect(
                     addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
                 ) as client:
                     if not self._is_founded:
                         await self._found(client)
-                    await self._stager.run(client, pause_s=pause_s)
+                    await self.stager.run(client, pause_s=pause_s)
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
         self._note_what_was_reached()
