@@ -21,9 +21,9 @@ from logstore.disk import DirectoryLock, Disk
 from wire.cluster import Peer
 from wire.errors import DataDirectoryError
 
-_LOCK = "lock"
-_NODE = "node"
-_CLEAN = "clean-shutdown"
+LOCK_NAME = "lock"
+NODE_NAME = "node"
+CLEAN_SHUTDOWN_NAME = "clean-shutdown"
 _TOPICS = "topics"
 _DELETED = "deleted"
 _NAME_CHARACTERS_MAX = 150
@@ -120,7 +120,7 @@ class DataDirectory:
 
     def _write_identity(self, identity: NodeIdentity) -> None:
         if identity != self.identity:
-            write_small_file(self.disk, _NODE, identity)
+            write_small_file(self.disk, NODE_NAME, identity)
             self.identity = identity
 
     def topic_directory(self, name: str, topic_id: bytes) -> str:
@@ -171,7 +171,7 @@ class DataDirectory:
 
     def mark_clean(self, *, now_ms: int, broker_epoch: int | None) -> None:
         """Say that everything is on disk; the last thing a broker does here."""
-        write_small_file(self.disk, _CLEAN, CleanShutdown(now_ms, broker_epoch))
+        write_small_file(self.disk, CLEAN_SHUTDOWN_NAME, CleanShutdown(now_ms, broker_epoch))
 
     def release(self) -> None:
         """Let others use the directory."""
@@ -190,12 +190,12 @@ def open_data_directory(disk: Disk, *, node_id: int, disk_ids: tuple[str, str]) 
         DataDirectoryError: It is in use, of another node, or cannot be read.
         OSError: The disk failed.
     """
-    lock = disk.lock(_LOCK)
+    lock = disk.lock(LOCK_NAME)
     try:
         identity, is_new = _identify(disk, NodeIdentity(node_id, "", *disk_ids))
         clean = _read_clean(disk)
         # Gone, durably, before anything is appended (KIP-966).
-        disk.remove(_CLEAN)
+        disk.remove(CLEAN_SHUTDOWN_NAME)
         disk.sync_directory("")
     except DamagedFileError as error:
         lock.release()
@@ -215,21 +215,21 @@ def open_data_directory(disk: Disk, *, node_id: int, disk_ids: tuple[str, str]) 
 def _read_clean(disk: Disk) -> CleanShutdown | None:
     """Return the mark of a clean stop; one that cannot be read is none."""
     try:
-        return read_small_file(disk, _CLEAN, CleanShutdown)
+        return read_small_file(disk, CLEAN_SHUTDOWN_NAME, CleanShutdown)
     except DamagedFileError:
         return None
 
 
 def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
     """Return whose directory this is, and whether it is a new one."""
-    found = read_small_file(disk, _NODE, NodeIdentity)
+    found = read_small_file(disk, NODE_NAME, NodeIdentity)
     if found is None:
         if disk.exists(_TOPICS) or disk.exists(METADATA_DIRECTORY):
             raise DataDirectoryError(
-                f"{disk.root} has data, but not the file {_NODE!r} that says whose it is;"
+                f"{disk.root} has data, but not the file {NODE_NAME!r} that says whose it is;"
                 " restore it from a backup"
             )
-        write_small_file(disk, _NODE, own)
+        write_small_file(disk, NODE_NAME, own)
         return own, True
     if found.node_id != own.node_id:
         raise DataDirectoryError(

@@ -31,7 +31,9 @@ class ReplicaInDoubt(msgspec.Struct, frozen=True, array_like=True):
     """Whether nothing is left of it."""
 
 
-class _Content(msgspec.Struct, frozen=True, array_like=True):
+class ManifestContent(msgspec.Struct, frozen=True, array_like=True):
+    """What is in the file."""
+
     replicas: list[tuple[bytes, list[int]]]
     """Topic ids, with numbers of partitions."""
     in_doubt: list[ReplicaInDoubt]
@@ -75,7 +77,7 @@ class ReplicaManifest:
         """
         try:
             content = await self._env.offload(
-                lambda: read_small_file(self._disk, MANIFEST_NAME, _Content)
+                lambda: read_small_file(self._disk, MANIFEST_NAME, ManifestContent)
             )
         except DamagedFileError as error:
             self._env.probe("replica_manifest_lost", severity="error", reason=str(error))
@@ -169,6 +171,6 @@ class ReplicaManifest:
         for topic_id, number in self._wanted:
             topics.setdefault(topic_id, []).append(number)
         written = frozenset(self._wanted)
-        content = _Content(list(topics.items()), list(self._in_doubt.values()))
+        content = ManifestContent(list(topics.items()), list(self._in_doubt.values()))
         await self._env.offload(lambda: write_small_file(self._disk, MANIFEST_NAME, content))
         self._saved = written

@@ -47,6 +47,16 @@ def encode_snapshot(cluster: ClusterState, groups: ConsumerGroups) -> bytes:
     return _encoder.encode(Snapshot(cluster.snapshot(), groups.snapshot()))
 
 
+def decode_snapshot_records(data: bytes | memoryview) -> Snapshot | cluster_records.Snapshot:
+    """Return what is in a snapshot, as it is written; those from before there were groups too.
+
+    Raises:
+        msgspec.MsgspecError: It is damaged, or of a version that is not known here.
+    """
+    found: Snapshot | cluster_records.Snapshot = _snapshot_decoder.decode(data)
+    return found
+
+
 def decode_snapshot(data: bytes | memoryview) -> tuple[ClusterMachine, ConsumerGroups]:
     """Return state machines that go on as those of which the snapshot was taken.
 
@@ -54,7 +64,7 @@ def decode_snapshot(data: bytes | memoryview) -> tuple[ClusterMachine, ConsumerG
         msgspec.MsgspecError: The snapshot is damaged, or of a version that is not known here.
         InvalidConfigError: A newer version recorded a setting that this one does not know.
     """
-    snapshot = _snapshot_decoder.decode(data)
+    snapshot = decode_snapshot_records(data)
     if isinstance(snapshot, Snapshot):
         cluster, groups = snapshot.cluster, ConsumerGroups.restore(snapshot.groups)
     else:

@@ -36,8 +36,8 @@ OWNER: Final = SegmentHeader(b"tidelog-metadata", 0, 0)
 CONFIG: Final = LogConfig(
     retention_ms=None, segment_bytes=16 * MiB, batch_bytes_max=9 * MiB, checkpoint_bytes=4 * MiB
 )
-_VOTE = "vote"
-_SNAPSHOT = "snapshot"
+VOTE_NAME = "vote"
+SNAPSHOT_NAME = "snapshot"
 _UNCOMPRESSED_MAX = 64 * MiB
 _ARRAY_OF_ONE = b"\x91"
 _KINDS: Final = {int(kind): kind for kind in EntryKind}
@@ -109,7 +109,7 @@ class RaftStorage:
         Raises:
             OSError: The disk is full or failed; the vote is the old one or the new one.
         """
-        write_small_file(self._files.disk, f"{self._directory}/{_VOTE}", vote)
+        write_small_file(self._files.disk, f"{self._directory}/{VOTE_NAME}", vote)
 
     def append(self, entries: Sequence[Entry], *, now_ms: int) -> None:
         """Append entries, in place of what is behind the one before them; durable on return.
@@ -144,7 +144,7 @@ class RaftStorage:
             LogOfflineError: The disk failed.
         """
         # The snapshot first: with it a log that ends below can be begun anew, not without.
-        write_small_file(self._files.disk, f"{self._directory}/{_SNAPSHOT}", snapshot)
+        write_small_file(self._files.disk, f"{self._directory}/{SNAPSHOT_NAME}", snapshot)
         index = snapshot.meta.index
         if not self._is_log_closed:
             self._log.truncate(index, may_drop_damage=True)
@@ -164,7 +164,7 @@ class RaftStorage:
         """
         index = snapshot.meta.index
         assert self._log.log_start_offset <= index <= self.last_index
-        write_small_file(self._files.disk, f"{self._directory}/{_SNAPSHOT}", snapshot)
+        write_small_file(self._files.disk, f"{self._directory}/{SNAPSHOT_NAME}", snapshot)
         self._log.delete_records(
             max(index - keep_entries, self._log.log_start_offset), high_watermark=index
         )
@@ -206,14 +206,14 @@ def found_raft_storage(disk: Disk, directory: str, vote: Vote, snapshot: Snapsho
         OSError: The disk is full or failed.
     """
     disk.make_directory(directory)
-    write_small_file(disk, f"{directory}/{_SNAPSHOT}", snapshot)
-    write_small_file(disk, f"{directory}/{_VOTE}", vote)
+    write_small_file(disk, f"{directory}/{SNAPSHOT_NAME}", snapshot)
+    write_small_file(disk, f"{directory}/{VOTE_NAME}", vote)
     disk.sync_directory(directory.rpartition("/")[0])
 
 
 def is_founded(disk: Disk, directory: str) -> bool:
     """Return whether there is a voter in this directory."""
-    return disk.exists(f"{directory}/{_VOTE}")
+    return disk.exists(f"{directory}/{VOTE_NAME}")
 
 
 def open_raft_storage(
@@ -228,12 +228,12 @@ def open_raft_storage(
     """
     where = f"{files.disk.root}/{directory}"
     try:
-        vote = read_small_file(files.disk, f"{directory}/{_VOTE}", Vote)
-        snapshot = read_small_file(files.disk, f"{directory}/{_SNAPSHOT}", Snapshot)
+        vote = read_small_file(files.disk, f"{directory}/{VOTE_NAME}", Vote)
+        snapshot = read_small_file(files.disk, f"{directory}/{SNAPSHOT_NAME}", Snapshot)
     except DamagedFileError as error:
         raise DamagedStorageError(str(error)) from error
     if vote is None or snapshot is None:
-        missing = _VOTE if vote is None else _SNAPSHOT
+        missing = VOTE_NAME if vote is None else SNAPSHOT_NAME
         raise DamagedStorageError(f"{where}/{missing} is missing")
     log, report = open_log(directory, OWNER, files, CONFIG, now_ms=now_ms)
     if report.damage:
@@ -284,11 +284,16 @@ def _read_entries(log: PartitionLog, offset: int) -> Iterator[Entry]:
             for number, value in enumerate(columns.values or ()):
                 index = header.base_offset + number + 1
                 if index > offset:
-                    yield _entry(index, header.leader_epoch, value or b"")
+                    yield stored_entry(index, header.leader_epoch, value or b"")
                     offset = index
 
 
-def _entry(index: int, term: int, value: bytes) -> Entry:
+def stored_entry(index: int, term: int, value: bytes) -> Entry:
+    """Return the entry that the value of a record in the log is.
+
+    Raises:
+        WireFormatError: It is not what this version writes.
+    """
     if not value:
         raise WireFormatError(f"entry {index} is empty")
     kind = _KINDS.get(value[0])

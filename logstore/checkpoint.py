@@ -22,7 +22,7 @@ import msgspec
 from crc32c import crc32c
 
 from logstore.damage import DamagedRange
-from logstore.disk import Disk
+from logstore.disk import Disk, ReadableDisk
 from logstore.producer_state import ProducerState
 from wire.errors import DataDirectoryError
 
@@ -32,7 +32,7 @@ _PREFIX = struct.Struct("<4sHHI")
 _CRC = struct.Struct("<I")
 _PREFIX_SIZE = _PREFIX.size + _CRC.size
 _MAGIC = b"TLCP"
-_VERSION = 1
+FORMAT_VERSION = 1
 CHECKPOINT_NAME = "checkpoint"
 
 
@@ -77,7 +77,7 @@ def write_small_file(disk: Disk, path: str, content: object) -> None:
         OSError: The disk is full or failed; a reader gets the old content or the new one.
     """
     body = msgspec.msgpack.encode(content)
-    prefix = _PREFIX.pack(_MAGIC, _VERSION, 0, len(body))
+    prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, 0, len(body))
     crc = _CRC.pack(crc32c(body, crc32c(prefix)))
     temporary = f"{path}.tmp"
     disk.remove(temporary)
@@ -95,7 +95,7 @@ def write_small_file(disk: Disk, path: str, content: object) -> None:
     disk.sync_directory(path.rpartition("/")[0])
 
 
-def read_small_file(disk: Disk, path: str, content_type: type[Content]) -> Content | None:
+def read_small_file(disk: ReadableDisk, path: str, content_type: type[Content]) -> Content | None:
     """Return the content of the file at `path`, `None` when there is no such file.
 
     Raises:
@@ -111,7 +111,16 @@ def read_small_file(disk: Disk, path: str, content_type: type[Content]) -> Conte
         data = file.read_at(0, file.size())
     finally:
         file.close()
-    name = f"{disk.root}/{path}"
+    return parse_small_file(data, f"{disk.root}/{path}", content_type)
+
+
+def parse_small_file(data: bytes, name: str, content_type: type[Content]) -> Content:
+    """Return the content of a file with these bytes; `name` is for messages.
+
+    Raises:
+        DamagedFileError: They are not what was written.
+        DataDirectoryError: A newer version wrote them.
+    """
     if len(data) < _PREFIX_SIZE:
         raise DamagedFileError(f"{name} is only {len(data)} bytes long")
     magic, version, _, length = _PREFIX.unpack_from(data)
@@ -121,9 +130,9 @@ def read_small_file(disk: Disk, path: str, content_type: type[Content]) -> Conte
         raise DamagedFileError(f"{name} is not a tidelog file")
     if len(body) != length or crc32c(body, crc32c(data[: _PREFIX.size])) != crc:
         raise DamagedFileError(f"{name} does not match its length and CRC-32C")
-    if version != _VERSION:
+    if version != FORMAT_VERSION:
         raise DataDirectoryError(
-            f"{name} has format version {version}, this tidelog reads {_VERSION};"
+            f"{name} has format version {version}, this tidelog reads {FORMAT_VERSION};"
             " use the version that wrote it, or a newer one"
         )
     try:

@@ -83,6 +83,28 @@ class DirectoryLock(Protocol):
         ...
 
 
+class ReadableDisk(Protocol):
+    """What is asked of a disk by those who only look: a `Disk`, or one that nobody may write to."""
+
+    @property
+    def root(self) -> str:
+        """Where it is, for messages."""
+        ...
+
+    def open(self, path: str) -> File:
+        """Open an existing file.
+
+        Raises:
+            FileNotFoundError: There is none.
+            OSError: It cannot be opened.
+        """
+        ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; empty when there is no such directory."""
+        ...
+
+
 class Disk(Protocol):
     """A tree of files. Names (create, rename, remove) are durable only after `sync_directory`."""
 

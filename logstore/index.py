@@ -21,6 +21,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import final
 
 from crc32c import crc32c
@@ -30,7 +31,7 @@ _CRC = struct.Struct("<I")
 _PREFIX_SIZE = _PREFIX.size + _CRC.size
 _ENTRY_SIZE = 16
 _MAGIC = b"TLIX"
-_VERSION = 1
+FORMAT_VERSION = 1
 assert sys.byteorder == "little", "columns are stored as they are in memory"
 
 
@@ -89,9 +90,17 @@ class SegmentIndex:
         keep = bisect_left(self._positions, position)
         del self._offsets[keep:], self._positions[keep:], self._max_timestamps[keep:]
 
+    def entries(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (offset, position, largest timestamp before) of all entries, in order."""
+        base_offset = self._base_offset
+        for relative, position, before_ms in zip(
+            self._offsets, self._positions, self._max_timestamps, strict=True
+        ):
+            yield base_offset + relative, position, before_ms
+
     def to_bytes(self) -> bytes:
         """Return the index as it is stored."""
-        prefix = _PREFIX.pack(_MAGIC, _VERSION, 0, self._base_offset, len(self._positions))
+        prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, 0, self._base_offset, len(self._positions))
         body = self._offsets.tobytes() + self._positions.tobytes() + self._max_timestamps.tobytes()
         return prefix + _CRC.pack(crc32c(body, crc32c(prefix))) + body
 
@@ -105,7 +114,7 @@ class SegmentIndex:
         magic, version, _, stored_base, count = _PREFIX.unpack_from(data)
         (crc,) = _CRC.unpack_from(data, _PREFIX.size)
         body = memoryview(data)[_PREFIX_SIZE:]
-        if (magic, version, stored_base) != (_MAGIC, _VERSION, base_offset):
+        if (magic, version, stored_base) != (_MAGIC, FORMAT_VERSION, base_offset):
             return None
         if len(body) != count * _ENTRY_SIZE:
             return None
@@ -119,3 +128,14 @@ class SegmentIndex:
 
     def _entry(self, number: int) -> tuple[int, int]:
         return self._base_offset + self._offsets[number], self._positions[number]
+
+
+def version_of_index(data: bytes) -> int | None:
+    """Return the format version that a stored index says it has, `None` when it says none.
+
+    Whoever only uses an index makes one of another version anew, without asking why.
+    """
+    if len(data) < _PREFIX_SIZE or data[:4] != _MAGIC:
+        return None
+    _, version, *_ = _PREFIX.unpack_from(data)
+    return int(version)

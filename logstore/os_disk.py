@@ -259,6 +259,74 @@ class OsDisk:
         return self._root / path
 
 
+@final
+class OsFolder:
+    """A directory that is only looked at: nothing in it is made or changed."""
+
+    def __init__(self, root: str) -> None:
+        """Look at the files below the directory `root`."""
+        self._root = Path(root).absolute()
+
+    @property
+    def root(self) -> str:
+        """The absolute path of the directory."""
+        return str(self._root)
+
+    def open(self, path: str) -> OsFile:
+        """See `logstore.disk.ReadableDisk`."""
+        return OsFile(os.open(self._root / path, os.O_RDONLY))
+
+    def list_directory(self, path: str) -> list[str]:
+        """See `logstore.disk.ReadableDisk`."""
+        try:
+            return sorted(each.name for each in (self._root / path).iterdir())
+        except FileNotFoundError:
+            return []
+
+    def files_below(self, path: str) -> list[str]:
+        """Return the paths of all files in a directory and those in it, or of one file.
+
+        Those of one directory follow each other, sorted.
+
+        Raises:
+            OSError: There is no such path, or it cannot be read.
+        """
+        place = self._root / path
+        if not place.is_dir():
+            place.stat()
+            return [path]
+        found: list[Path] = []
+        for directory, _, names in os.walk(place, onerror=_raise, followlinks=False):
+            found.extend(Path(directory) / name for name in names)
+        found.sort(key=lambda each: (each.parent.as_posix(), each.name))
+        return [each.relative_to(self._root).as_posix() for each in found]
+
+    def lock_shared(self, path: str) -> OsDirectoryLock:
+        """Keep everybody from locking the tree by this file, which others share; it must be there.
+
+        Raises:
+            DataDirectoryError: A process holds the lock; the message names it.
+            OSError: The file cannot be opened or locked.
+        """
+        descriptor = os.open(self._root / path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise DataDirectoryError(
+                f"data directory {self._root} is in use by process {holder or 'unknown'}; stop it"
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return OsDirectoryLock(descriptor)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _make_durable_directory(path: Path) -> None:
     """Make a directory and its parents, and make their names durable."""
     missing = [each for each in (path, *path.parents) if not each.exists()]

@@ -55,7 +55,7 @@ def _look_into(disk: Disk, path: str) -> tuple[int, bool]:
     """Return the size of a segment's file, and whether its header is good."""
     file = disk.open(path)
     try:
-        header = parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE))
+        header = parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE), f"{disk.root}/{path}")
         return file.size(), header is not None
     finally:
         file.close()

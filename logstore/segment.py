@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import final
 
-from logstore.config import LogConfig, MiB
+from logstore.config import LogConfig
 from logstore.disk import PASSING_ERRNOS, File
 from logstore.file_cache import FileCache
 from logstore.index import SegmentIndex
+from logstore.index_repair import index_of_batches
 from logstore.scan import FileWindow, walk_headers
 from logstore.segment_format import (
     SEGMENT_FOOTER_SIZE,
@@ -111,7 +112,8 @@ class Segment:
             OSError: The disk failed.
             DataDirectoryError: The file was written by a newer version.
         """
-        return parse_segment_header(self.file().read_at(0, SEGMENT_HEADER_SIZE))
+        name = f"{self._files.disk.root}/{self.path}"
+        return parse_segment_header(self.file().read_at(0, SEGMENT_HEADER_SIZE), name)
 
     def read_footer(self) -> SegmentFooter | None:
         """Return the footer at the end of the file, `None` when there is none.
@@ -382,18 +384,12 @@ class Segment:
         return index
 
     def _index_of_batches(self, config: LogConfig) -> SegmentIndex:
-        index = self._new_index(config)
-        max_timestamp_ms = 0
-        for position, header in walk_headers(
+        return index_of_batches(
             self.file(),
-            SEGMENT_HEADER_SIZE,
-            start_offset=self.base_offset,
-            end=self.end_position,
-            chunk_bytes=MiB,
-        ):
-            index.add(header.base_offset, position, max_timestamp_before=max_timestamp_ms)
-            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
-        return index
+            base_offset=self.base_offset,
+            end_position=self.end_position,
+            config=config,
+        )
 
     def _write_index_durably(self, index: SegmentIndex) -> None:
         """Write the index, if there is room, and sync it; its name is as durable as before."""

@@ -71,8 +71,12 @@ class SegmentFooter(msgspec.Struct, frozen=True):
         return data + _CRC.pack(crc32c(data))
 
 
-def parse_segment_header(data: bytes) -> SegmentHeader | None:
+def parse_segment_header(data: bytes, name: str) -> SegmentHeader | None:
     """Return the header at the start of `data`, `None` when it is torn or damaged.
+
+    Args:
+        data: The first bytes of a segment.
+        name: Of its file, for messages.
 
     Raises:
         DataDirectoryError: The file was written by a newer version.
@@ -84,7 +88,7 @@ def parse_segment_header(data: bytes) -> SegmentHeader | None:
         return None
     if version != FORMAT_VERSION:
         raise DataDirectoryError(
-            f"a segment has format version {version}, this tidelog reads {FORMAT_VERSION};"
+            f"{name} has format version {version}, this tidelog reads {FORMAT_VERSION};"
             " use the version that wrote it, or a newer one"
         )
     return SegmentHeader(topic_id, partition, base_offset)

@@ -60,7 +60,7 @@ def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
 def test_the_segment_is_read_as_it_was_written() -> None:
     data = golden("segment")
 
-    assert parse_segment_header(data) == OWNER
+    assert parse_segment_header(data, "a segment") == OWNER
     assert parse_segment_footer(data[-64:]) == SegmentFooter(
         1002, len(data) - 64, 1_700_000_005_000, SEALED_AT_MS
     )

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from crc32c import crc32c
@@ -20,14 +21,14 @@ HEADER = SegmentHeader(b"sixteen bytes id", 4, 1234567890)
 FOOTER = SegmentFooter(1234567999, 4096, 1_700_000_000_123, 1_700_000_009_999)
 
 PARTS: list[tuple[bytes, Callable[[bytes], object]]] = [
-    (HEADER.to_bytes(), parse_segment_header),
+    (HEADER.to_bytes(), partial(parse_segment_header, name="it")),
     (FOOTER.to_bytes(), parse_segment_footer),
 ]
 
 
 def test_what_was_written_is_read() -> None:
-    assert parse_segment_header(HEADER.to_bytes()) == HEADER
-    assert parse_segment_header(HEADER.to_bytes() + b"batches") == HEADER
+    assert parse_segment_header(HEADER.to_bytes(), "it") == HEADER
+    assert parse_segment_header(HEADER.to_bytes() + b"batches", "it") == HEADER
     assert parse_segment_footer(FOOTER.to_bytes()) == FOOTER
     assert len(HEADER.to_bytes()) == SEGMENT_HEADER_SIZE
     assert len(FOOTER.to_bytes()) == SEGMENT_FOOTER_SIZE
@@ -48,7 +49,7 @@ def test_every_flipped_bit_is_noticed(data: bytes, parse: Callable[[bytes], obje
 
 
 def test_a_header_is_no_footer_and_a_footer_no_header() -> None:
-    assert parse_segment_header(FOOTER.to_bytes()) is None
+    assert parse_segment_header(FOOTER.to_bytes(), "it") is None
     assert parse_segment_footer(HEADER.to_bytes()) is None
     assert parse_segment_footer(bytes(SEGMENT_FOOTER_SIZE)) is None
     assert parse_segment_footer(FOOTER.to_bytes() + b"\0") is None
@@ -59,4 +60,4 @@ def test_a_header_of_a_newer_version_is_refused_with_advice() -> None:
     newer = data + struct.pack("<I", crc32c(data))
 
     with pytest.raises(DataDirectoryError, match="version 2, this tidelog reads 1; use the"):
-        parse_segment_header(newer)
+        parse_segment_header(newer, "it")

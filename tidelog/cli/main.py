@@ -40,6 +40,7 @@ COMMANDS = {
         "cluster",
         "See how the cluster stands, change it, elect leaders, move replicas.",
     ),
+    "log": LazyCommand("tidelog.cli.log", "log", "Look into the files of a stopped broker."),
     "config": LazyCommand("tidelog.cli.config", "config", "Show the settings of a broker."),
     "demo": LazyCommand("tidelog.cli.demo", "demo", "Show the whole story, on throwaway data."),
 }

@@ -1,0 +1,101 @@
+"""What is inside of a batch: records, frames of a journal, entries of the metadata.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from broker.inspection.lines import Line, OffsetRange, named, named_fields
+from broker.inspection.places import Content
+from coordinator.entries import decode_entry
+from coordinator.raft.membership import decode_membership
+from coordinator.raft.messages import EntryKind
+from coordinator.raft_storage import stored_entry
+from wire.batch_columns import decode_columns
+from wire.env import BytesLike
+from wire.errors import WireFormatError
+from wire.queue_journal import decode
+from wire.record_batch import BatchHeader, Columns
+
+_UNCOMPRESSED_BYTES_MAX = 1 << 30
+
+
+def content_lines(
+    file: str, header: BatchHeader, batch: BytesLike, content: Content, wanted: OffsetRange
+) -> Iterator[Line]:
+    """Yield what is in a batch whose checksums are right, one line for each thing.
+
+    Raises:
+        WireFormatError: It is not what it should be, or of a newer version.
+    """
+    columns = decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    for place in range(columns.record_count):
+        delta = columns.offset_deltas[place] if columns.offset_deltas is not None else place
+        offset = header.base_offset + delta
+        if not wanted.touches(offset, offset + 1):
+            continue
+        if content is Content.JOURNAL:
+            yield from _journal_lines(file, offset, _value(columns, place))
+        elif content is Content.ENTRIES:
+            yield _entry_line(file, offset, header.leader_epoch, _value(columns, place))
+        else:
+            yield _record_line(file, offset, header, columns, place)
+
+
+def _value(columns: Columns, place: int) -> bytes:
+    value = columns.values[place] if columns.values is not None else None
+    return value or b""
+
+
+def _record_line(file: str, offset: int, header: BatchHeader, columns: Columns, place: int) -> Line:
+    deltas, keys, values = columns.timestamp_deltas, columns.keys, columns.values
+    return {
+        "file": file,
+        "type": "record",
+        "offset": offset,
+        "timestamp_ms": header.first_timestamp_ms + (deltas[place] if deltas else 0),
+        "key": keys[place] if keys is not None else None,
+        "value": values[place] if values is not None else None,
+        "headers": list(columns.headers[place]) if columns.headers is not None else [],
+    }
+
+
+def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Line]:
+    frame = decode(value)
+    around = named_fields(frame)
+    del around["entries"]
+    for entry in frame.entries:
+        yield {
+            "file": file,
+            "type": "journal_entry",
+            "offset": offset,
+            **around,
+            "kind": entry.__struct_config__.tag,
+            "entry": named(entry),
+        }
+
+
+def _entry_line(file: str, offset: int, term: int, value: bytes) -> Line:
+    entry = stored_entry(offset + 1, term, value)
+    line: Line = {
+        "file": file,
+        "type": "raft_entry",
+        "offset": offset,
+        "index": entry.index,
+        "term": entry.term,
+        "kind": entry.kind.name,
+    }
+    if entry.kind is EntryKind.MEMBERSHIP:
+        line["membership"] = named(decode_membership(entry.payload))
+    elif entry.kind is EntryKind.COMMAND:
+        try:
+            cluster_records, group_records = decode_entry(entry.payload)
+        except msgspec.MsgspecError as error:
+            raise WireFormatError(
+                f"entry {entry.index} cannot be understood, a newer tidelog may have written it:"
+                f" {error}"
+            ) from error
+        line["records"] = named([*cluster_records, *group_records])
+    return line

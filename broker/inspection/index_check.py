@@ -1,0 +1,53 @@
+"""Whether the entries of an index are right, batch by batch.
+
+Pure: no clock, no I/O.
+"""
+
+from typing import final
+
+from logstore.index import SegmentIndex
+
+
+@final
+class IndexCheck:
+    """An index beside the walk over its segment.
+
+    An entry is right if a batch begins at its position with its offset, and no batch before has a
+    larger timestamp than it says: a search would begin too late. It may say a larger one, of
+    batches that were cut off.
+    """
+
+    def __init__(self, index: SegmentIndex) -> None:
+        """Expect all batches that it tells of, in order."""
+        self._entries = index.entries()
+        self._next = next(self._entries, None)
+        self.problem: str | None = None
+        """What is wrong first."""
+
+    def batch(self, offset: int, position: int, *, max_timestamp_before: int) -> None:
+        """Compare the entries up to a batch."""
+        while self._next is not None and self._next[1] <= position:
+            entry_offset, entry_position, before_ms = self._next
+            if entry_position < position:
+                self._note(f"no batch begins at position {entry_position}, as an entry says")
+            elif entry_offset != offset:
+                self._note(
+                    f"an entry says that offset {entry_offset} is at position {position},"
+                    f" where offset {offset} is"
+                )
+            elif before_ms < max_timestamp_before:
+                self._note(
+                    f"an entry says that all before offset {offset} is of {before_ms} at most,"
+                    f" and there is a record of {max_timestamp_before}"
+                )
+            self._next = next(self._entries, None)
+
+    def end(self) -> str | None:
+        """Return what is wrong after the last batch, `None` if nothing is."""
+        if self._next is not None:
+            self._note(f"no batch begins at position {self._next[1]}, as an entry says")
+        return self.problem
+
+    def _note(self, problem: str) -> None:
+        if self.problem is None:
+            self.problem = problem

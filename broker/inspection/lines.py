@@ -1,0 +1,74 @@
+"""What is found in files, as lines with named fields.
+
+Pure: no clock, no I/O. Names of fields are those of the pages in `docs/formats/`. Bytes that people
+sent stay bytes; those that name something (topics, disks, transactions) are hexadecimal text.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Final, NamedTuple, cast
+
+import msgspec
+
+Line = dict[str, object]
+"""One thing in a file: `file`, `type`, and what depends on that."""
+
+BAD: Final = "bad"
+"""The type of a line that tells what is torn, damaged or not understood, and why."""
+_SECRETS: Final = frozenset({"receipt_key"})
+OFFSET_END: Final = 1 << 62
+"""Above all offsets."""
+
+
+class OffsetRange(NamedTuple):
+    """The offsets that are wanted."""
+
+    start: int = 0
+    end: int = OFFSET_END
+    """Exclusive."""
+
+    def touches(self, start: int, end: int) -> bool:
+        """Return whether some of the offsets from `start` to `end`, exclusive, are wanted."""
+        return start < self.end and end > self.start
+
+
+def bad(file: str, reason: str, **where: object) -> Line:
+    """Return the line that says why something in a file is bad, and where."""
+    return {"file": file, "type": BAD, **where, "reason": reason}
+
+
+def named(value: object) -> object:  # noqa: PLR0911 - one for each kind of value
+    """Return a declared message as names and values, all the way down.
+
+    One that is told from others by a tag says its name; secrets are left out.
+    """
+    if isinstance(value, msgspec.Struct):
+        return named_fields(value)
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        return {_key(key): named(item) for key, item in entries.items()}
+    if isinstance(value, AbstractSet):
+        return [named(item) for item in sorted(cast("AbstractSet[str]", value))]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [named(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def named_fields(value: msgspec.Struct) -> Line:
+    """Return the fields of a declared message by their names, as `named` does."""
+    fields: Line = {}
+    tag = value.__struct_config__.tag
+    if tag is not None:
+        fields["record"] = type(value).__name__
+    for name in value.__struct_fields__:
+        fields[name] = "(secret)" if name in _SECRETS else named(getattr(value, name))
+    return fields
+
+
+def _key(key: object) -> str:
+    return str(named(key))

@@ -1,0 +1,239 @@
+"""One log: every checksum, and every rule between its files.
+
+Decides; reads through a disk to which it writes nothing, every file once, in pieces.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import final
+
+from broker.inspection.contents import content_lines
+from broker.inspection.lines import OffsetRange
+from broker.inspection.places import Content, FileKind, content_of, kind_of, number_in, topic_place
+from broker.inspection.segment_check import SegmentCheck
+from broker.inspection.small_files import read_small
+from broker.inspection.verdicts import Problems, Verdict
+from broker.inspection.walking import BadRange, SegmentFrame, read_frame
+from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
+from logstore.damage import DamagedRanges
+from logstore.disk import ReadableDisk
+from logstore.leader_epoch import LeaderEpochs
+from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX
+from logstore.segment_format import SegmentHeader
+from logstore.survey import Good
+from wire.errors import DataDirectoryError, WireFormatError
+from wire.record_batch import BatchHeader
+
+ALL_OFFSETS = OffsetRange()
+
+
+@final
+class LogCheck:
+    """The walk through the files of one log, oldest segment first.
+
+    Invariant: `end_offset` is where the next segment has to begin; `None` before the first.
+    """
+
+    def __init__(self, disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> None:
+        """Look at files of one directory; `is_whole` if they are all that there are."""
+        self._disk = disk
+        self._is_whole = is_whole
+        self._directory = paths[0].rpartition("/")[0]
+        by_kind = {kind: [each for each in paths if kind_of(each) is kind] for kind in FileKind}
+        self._segments = by_kind[FileKind.SEGMENT]
+        self._indexes = frozenset(by_kind[FileKind.INDEX])
+        self._paths = paths
+        marks = [number_in(path) for path in by_kind[FileKind.DELETION_MARK]]
+        self._start = max(marks, default=0)
+        self._checkpoint: LogCheckpoint | None = None
+        self._checkpoint_problems = Problems()
+        self._epochs = LeaderEpochs()
+        self.end_offset: int | None = None
+        self._owner: SegmentHeader | None = None
+        self._last_epoch = 0
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield what is to be said of each segment, its index, and the checkpoint, in this order.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._read_checkpoint()
+        for number, path in enumerate(self._segments):
+            is_last = number == len(self._segments) - 1
+            yield from self._check_segment(path, is_last=is_last)
+        if self._is_whole or self._has_checkpoint:
+            yield self._checkpoint_verdict()
+
+    @property
+    def _has_checkpoint(self) -> bool:
+        return self._checkpoint_path in self._paths
+
+    @property
+    def _checkpoint_path(self) -> str:
+        return f"{self._directory}/{CHECKPOINT_NAME}".lstrip("/")
+
+    def _read_checkpoint(self) -> None:
+        if not self._has_checkpoint:
+            if self._is_whole:
+                self._checkpoint_problems.add("it is missing; the next start scans the whole log")
+            return
+        found = read_small(self._disk, self._checkpoint_path, FileKind.CHECKPOINT)
+        if isinstance(found, str):
+            self._checkpoint_problems.add(found)
+            return
+        assert isinstance(found, LogCheckpoint)
+        self._checkpoint = found
+        self._start = max(self._start, found.log_start_offset)
+        self._epochs = LeaderEpochs(found.leader_epochs)
+
+    def _check_segment(self, path: str, *, is_last: bool) -> Iterator[Verdict]:
+        problems = Problems()
+        with closing(self._disk.open(path)) as file:
+            try:
+                frame = read_frame(file, f"{self._disk.root}/{path}")
+            except DataDirectoryError as error:
+                yield Verdict(path, (str(error),))
+                self.end_offset = None
+                return
+            base_offset = number_in(path)
+            self._check_frame(path, frame, problems, is_last=is_last)
+            is_below = frame.footer is not None and frame.footer.end_offset <= self._start
+            self._check_begin(base_offset, problems, is_below=is_below)
+            check = SegmentCheck(self._disk, path, file, frame, self._checkpoint)
+            self._walk(check, problems, is_last=is_last)
+        note = "its records were deleted; the next start removes it" if is_below else ""
+        yield Verdict(path, problems.all(), note)
+        index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        if index_path in self._indexes:
+            yield Verdict(index_path, tuple(check.index_problems()))
+
+    def _check_frame(
+        self, path: str, frame: SegmentFrame, problems: Problems, *, is_last: bool
+    ) -> None:
+        """Look at what is around the batches."""
+        if frame.footer is None and not is_last:
+            problems.add("it has no footer, or a damaged one, though a segment follows")
+        header = frame.header
+        if header is None:
+            problems.add("its header is torn or damaged")
+            return
+        if header.base_offset != number_in(path):
+            problems.add(f"its header says that it begins at offset {header.base_offset}")
+        owner = self._owner
+        if owner is None:
+            self._owner = header
+        elif (header.topic_id, header.partition) != (owner.topic_id, owner.partition):
+            problems.add("it is of another partition than the segments before it")
+        place = topic_place(f"{self._disk.root}/{self._directory}".rstrip("/"))
+        if place is not None and (place.topic_id, place.partition) != (
+            header.topic_id,
+            header.partition,
+        ):
+            problems.add(
+                f"it is of partition {header.partition} of topic {header.topic_id.hex()}, which is"
+                " not where it lies"
+            )
+
+    def _check_begin(self, base_offset: int, problems: Problems, *, is_below: bool) -> None:
+        """Look whether it follows on the segment before it."""
+        end_offset = self.end_offset
+        if end_offset is None:
+            if self._checkpoint is not None and base_offset > self._start and not is_below:
+                problems.add(
+                    f"the log begins at offset {self._start}, and there is nothing before"
+                    f" {base_offset}"
+                )
+        elif base_offset > end_offset:
+            problems.add(f"offsets {end_offset} to {base_offset - 1} are missing before it")
+        elif base_offset < end_offset:
+            problems.add(f"it overlaps the segment before it, which ends at offset {end_offset}")
+
+    def _walk(self, check: SegmentCheck, problems: Problems, *, is_last: bool) -> None:
+        """Look at all batches."""
+        directory = f"{self._disk.root}/{self._directory}".rstrip("/")
+        owner = self._owner
+        content = content_of(directory, None if owner is None else owner.topic_id)
+        for found in check.run():
+            if isinstance(found, BadRange):
+                problems.add(self._explained(check, found, is_last=is_last))
+                continue
+            self._check_epoch(found.header, problems)
+            if content is not Content.RECORDS:
+                _check_content(check, found, content, problems)
+        for problem in check.frame_problems():
+            problems.add(problem)
+        for problem in check.checkpoint_problems():
+            self._checkpoint_problems.add(problem)
+        self.end_offset = check.end_offset
+
+    def _explained(self, check: SegmentCheck, found: BadRange, *, is_last: bool) -> str:
+        where = f"at position {found.position}, offset {found.offset}: {found.reason}"
+        known = self._checkpoint
+        place = (check.base_offset, found.position)
+        if known is not None and place < (known.recovery_base_offset, known.recovery_position):
+            damage = DamagedRanges(known.damage)
+            end_offset = found.end_offset or found.offset + 1
+            is_known = damage.touches(found.offset, max(end_offset, found.offset + 1))
+            return f"damage {where}{', which the checkpoint knows of' if is_known else ''}"
+        if is_last and found.is_at_the_end:
+            return f"torn tail {where}; the next start cuts it off"
+        return f"torn or damaged {where}; the next start tells which"
+
+    def _check_epoch(self, header: BatchHeader, problems: Problems) -> None:
+        if header.leader_epoch < self._last_epoch:
+            problems.add(
+                f"the batch at offset {header.base_offset} is of leader epoch"
+                f" {header.leader_epoch}, behind one of epoch {self._last_epoch}"
+            )
+        self._last_epoch = max(self._last_epoch, header.leader_epoch)
+        known = self._checkpoint
+        if known is None or not self._start <= header.base_offset < known.recovery_offset:
+            return
+        if not self._epochs.wrote(header.leader_epoch, header.base_offset):
+            problems.add(
+                f"the batch at offset {header.base_offset} is of leader epoch"
+                f" {header.leader_epoch}; the checkpoint says that of another"
+            )
+
+    def _checkpoint_verdict(self) -> Verdict:
+        known, problems = self._checkpoint, self._checkpoint_problems
+        if known is not None:
+            for problem in _contradictions(known):
+                problems.add(problem)
+            has_segment = any(
+                number_in(path) == known.recovery_base_offset for path in self._segments
+            )
+            if self._is_whole and not has_segment:
+                problems.add(
+                    f"the segment that was active at its recovery point, which begins at offset"
+                    f" {known.recovery_base_offset}, is missing"
+                )
+        return Verdict(self._checkpoint_path, problems.all())
+
+
+def _check_content(check: SegmentCheck, found: Good, content: Content, problems: Problems) -> None:
+    batch = check.file.read_at(found.position, found.header.size)
+    try:
+        for _ in content_lines(check.path, found.header, batch, content, ALL_OFFSETS):
+            pass
+    except WireFormatError as error:
+        problems.add(f"at position {found.position}, offset {found.offset}: {error}")
+
+
+def _contradictions(known: LogCheckpoint) -> Iterator[str]:
+    """Yield what a checkpoint says against itself."""
+    if not known.log_start_offset <= known.recovery_offset:
+        yield "it says that the log begins behind its recovery point"
+    if known.recovery_base_offset > known.recovery_offset:
+        yield "it says that a segment begins behind the recovery point in it"
+    for producer in known.producers:
+        offsets = [batch.base_offset for batch in producer.window]
+        if offsets != sorted(set(offsets)):
+            yield f"the batches of producer {producer.producer_id} are not in order"
+        elif offsets and offsets[-1] >= known.recovery_offset:
+            yield f"it knows a batch of producer {producer.producer_id} behind its recovery point"
+    epochs = known.leader_epochs
+    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(epochs)):
+        yield "its leader epochs do not grow"

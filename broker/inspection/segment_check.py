@@ -1,0 +1,124 @@
+"""The batches of one segment beside its footer, its index and a checkpoint: do they go together?
+
+Decides; reads through a disk to which it writes nothing.
+"""
+
+from collections.abc import Iterator
+from typing import final
+
+from broker.inspection.dumping import index_problem
+from broker.inspection.index_check import IndexCheck
+from broker.inspection.places import number_in
+from broker.inspection.small_files import read_whole
+from broker.inspection.walking import BadRange, SegmentFrame, walk
+from logstore.checkpoint import LogCheckpoint
+from logstore.disk import File, ReadableDisk
+from logstore.index import SegmentIndex
+from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX
+from logstore.segment_format import SEGMENT_HEADER_SIZE
+from logstore.survey import Good
+
+
+@final
+class SegmentCheck:
+    """The batches of one segment, and what its footer, its index and a checkpoint say of them."""
+
+    def __init__(
+        self,
+        disk: ReadableDisk,
+        path: str,
+        file: File,
+        frame: SegmentFrame,
+        checkpoint: LogCheckpoint | None,
+    ) -> None:
+        """Look at an open segment, beside its index if it has one."""
+        self.path, self.file = path, file
+        self.base_offset = number_in(path)
+        self.end_offset = self.base_offset
+        self._disk, self._frame = disk, frame
+        is_active = checkpoint is not None and (checkpoint.recovery_base_offset == self.base_offset)
+        self._checkpoint = checkpoint if is_active else None
+        self._boundaries = {(SEGMENT_HEADER_SIZE, self.base_offset)}
+        self._max_timestamp_ms = 0
+        self._has_bad = False
+        self._index_error: str | None = None
+        self._index = self._stored_index()
+        self._kept_index = self._index_of_checkpoint()
+
+    def run(self) -> Iterator[Good | BadRange]:
+        """Yield what `walk` yields."""
+        point = None if self._checkpoint is None else self._checkpoint.recovery_position
+        for found in walk(self.file, self._frame, self.base_offset):
+            if isinstance(found, BadRange):
+                self._has_bad = True
+                self.end_offset = found.end_offset or self.end_offset
+            else:
+                self._compare(found)
+                self.end_offset = found.end_offset
+                position = found.position + found.header.size
+                if position == point:
+                    self._boundaries.add((position, self.end_offset))
+            yield found
+        if self._frame.footer is not None:
+            self.end_offset = self._frame.footer.end_offset
+
+    def frame_problems(self) -> Iterator[str]:
+        """Yield what is wrong with the footer, after the walk."""
+        footer = self._frame.footer
+        if footer is not None and footer.max_timestamp_ms < self._max_timestamp_ms:
+            yield (
+                f"its footer says that no record is of later than {footer.max_timestamp_ms}, and"
+                f" there is one of {self._max_timestamp_ms}"
+            )
+
+    def index_problems(self) -> Iterator[str]:
+        """Yield what is wrong with the index, after the walk."""
+        if self._index_error is not None:
+            yield self._index_error
+        elif self._index is not None and not self._has_bad:
+            problem = self._index.end()
+            if problem is not None:
+                yield problem
+
+    def checkpoint_problems(self) -> Iterator[str]:
+        """Yield what a checkpoint says that is not so, after the walk."""
+        known = self._checkpoint
+        if known is None:
+            return
+        if (known.recovery_position, known.recovery_offset) not in self._boundaries:
+            yield (
+                f"its recovery point, offset {known.recovery_offset} at position"
+                f" {known.recovery_position}, is not the end of a batch of {self.path}"
+            )
+        if self._kept_index is not None and not self._has_bad:
+            problem = self._kept_index.end()
+            if problem is not None:
+                yield f"in its index, {problem}"
+
+    def _compare(self, found: Good) -> None:
+        for check in (self._index, self._kept_index):
+            if check is not None:
+                check.batch(
+                    found.offset, found.position, max_timestamp_before=self._max_timestamp_ms
+                )
+        self._max_timestamp_ms = max(self._max_timestamp_ms, found.header.max_timestamp_ms)
+
+    def _stored_index(self) -> IndexCheck | None:
+        path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        try:
+            data = read_whole(self._disk, path)
+        except FileNotFoundError:
+            return None
+        index = SegmentIndex.from_bytes(data, base_offset=self.base_offset, interval_bytes=1)
+        if index is None:
+            self._index_error = index_problem(data, f"{self._disk.root}/{path}")
+            return None
+        return IndexCheck(index)
+
+    def _index_of_checkpoint(self) -> IndexCheck | None:
+        if self._checkpoint is None:
+            return None
+        index = SegmentIndex.from_bytes(
+            self._checkpoint.index, base_offset=self.base_offset, interval_bytes=1
+        )
+        return None if index is None else IndexCheck(index)

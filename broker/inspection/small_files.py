@@ -1,0 +1,86 @@
+"""The small files of a data directory: what is in each of them.
+
+Decides; reads through a disk to which it writes nothing.
+"""
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any, Final
+
+import msgspec
+
+from broker.data_directory import CleanShutdown, NodeIdentity
+from broker.inspection.lines import Line, bad, named, named_fields
+from broker.inspection.places import FileKind
+from broker.replica_manifest import ManifestContent
+from coordinator.entries import decode_snapshot_records
+from coordinator.raft_storage import Snapshot, Vote
+from logstore.checkpoint import FORMAT_VERSION, DamagedFileError, LogCheckpoint, parse_small_file
+from logstore.disk import ReadableDisk
+from logstore.index import SegmentIndex
+from wire.errors import DataDirectoryError
+
+SMALL_FILES: Final[Mapping[FileKind, type[Any]]] = {
+    FileKind.CHECKPOINT: LogCheckpoint,
+    FileKind.VOTE: Vote,
+    FileKind.SNAPSHOT: Snapshot,
+    FileKind.NODE: NodeIdentity,
+    FileKind.REPLICAS: ManifestContent,
+    FileKind.CLEAN_SHUTDOWN: CleanShutdown,
+}
+"""What each of them declares."""
+
+
+def read_whole(disk: ReadableDisk, path: str) -> bytes:
+    """Return all bytes of a file.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    with closing(disk.open(path)) as file:
+        return file.read_at(0, file.size())
+
+
+def read_small(disk: ReadableDisk, path: str, kind: FileKind) -> msgspec.Struct | str:
+    """Return what a small file declares, or else why it cannot be read.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    try:
+        found: msgspec.Struct = parse_small_file(
+            read_whole(disk, path), f"{disk.root}/{path}", SMALL_FILES[kind]
+        )
+    except (DamagedFileError, DataDirectoryError) as error:
+        return str(error)
+    return found
+
+
+def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Line:
+    """Return all that is in a small file, as one line.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    content = read_small(disk, path, kind)
+    if isinstance(content, str):
+        return bad(path, content, position=0)
+    fields = named_fields(content)
+    if isinstance(content, LogCheckpoint):
+        fields["index"] = _index_in(content)
+    if isinstance(content, Snapshot):
+        try:
+            # The first one of a cluster is of no entry, and there is nothing in it.
+            known = decode_snapshot_records(content.data) if content.data else None
+            fields["data"] = named(known)
+        except msgspec.MsgspecError as error:
+            reason = "what is in the snapshot cannot be understood, a newer tidelog may have"
+            return bad(path, f"{reason} written it: {error}", position=0)
+    return {"file": path, "type": kind.value, "format_version": FORMAT_VERSION, **fields}
+
+
+def _index_in(checkpoint: LogCheckpoint) -> Line | None:
+    """Return what a checkpoint's index says of itself; `None` if it is empty or not believed."""
+    base_offset = checkpoint.recovery_base_offset
+    index = SegmentIndex.from_bytes(checkpoint.index, base_offset=base_offset, interval_bytes=1)
+    return None if index is None else {"base_offset": base_offset, "count": len(index)}

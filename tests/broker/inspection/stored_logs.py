@@ -1,0 +1,60 @@
+"""A small log on the faulty disk, written by the log store, and what inspection says of it."""
+
+import msgspec
+
+from broker.inspection.dumping import DumpOptions, dump
+from broker.inspection.lines import Line, OffsetRange
+from broker.inspection.verdicts import Verdict
+from broker.inspection.verifying import verify
+from logstore.config import LogConfig
+from tests.logstore.logs import DIRECTORY, Opened, Producer, new_log, numbered
+from tests.simulation.faulty_disk import FaultyDisk
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200, checkpoint_bytes=1 << 30)
+"""Segments of four batches, every other one of which is in the index."""
+BATCH_COUNT = 10
+ALL = OffsetRange()
+
+
+def stored_log() -> Opened:
+    """Return a log of three segments, two epochs and one producer, all of it in a checkpoint."""
+    opened = new_log(CONFIG)
+    for number in range(BATCH_COUNT):
+        opened.append(
+            numbered(number, 20),
+            producer=Producer(7, 0, number),
+            leader_epoch=number // 5,
+            timestamp_ms=1_700_000_000_000 + 1000 * (number % 4),
+        )
+    opened.flush(checkpoint=True)
+    return opened
+
+
+def paths_of(disk: FaultyDisk, directory: str = DIRECTORY) -> list[str]:
+    return [f"{directory}/{name}" for name in disk.list_directory(directory)]
+
+
+def verdicts(disk: FaultyDisk, *paths: str) -> dict[str, Verdict]:
+    """Return what is said of each file, by its name; of all of the log if no paths are given."""
+    found = verify(disk, paths or paths_of(disk), is_whole=not paths)
+    return {each.path.rpartition("/")[2]: each for each in found}
+
+
+def bad_files(disk: FaultyDisk) -> list[str]:
+    return [name for name, verdict in verdicts(disk).items() if not verdict.is_ok]
+
+
+def lines(
+    disk: FaultyDisk, *paths: str, wanted: OffsetRange = ALL, with_records: bool = False
+) -> list[Line]:
+    """Return the dump of files; of all of the log if no paths are given."""
+    options = DumpOptions(wanted=wanted, with_records=with_records)
+    return list(dump(disk, paths or paths_of(disk), options))
+
+
+def of_type(found: list[Line], kind: str) -> list[Line]:
+    return [line for line in found if line["type"] == kind]
+
+
+def fields_of(declared: type[msgspec.Struct]) -> set[str]:
+    return set(declared.__struct_fields__)

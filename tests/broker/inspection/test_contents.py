@@ -1,0 +1,50 @@
+"""What is inside of a batch."""
+
+import msgspec
+import pytest
+
+from broker.inspection.contents import content_lines
+from broker.inspection.lines import Line, OffsetRange
+from broker.inspection.places import Content
+from tests.logstore.logs import stored
+from wire.errors import WireFormatError
+from wire.queue_journal import Deleted, Frame, encode
+from wire.record_batch import parse_header
+
+
+def shown(values: list[bytes], content: Content) -> list[Line]:
+    batch = stored(values, base_offset=5, leader_epoch=2)
+    header = parse_header(batch)
+    assert header is not None
+    return list(content_lines("f", header, batch, content, OffsetRange()))
+
+
+def test_an_entry_of_a_journal_is_shown_by_name() -> None:
+    (line,) = shown([encode(Frame(9, [Deleted([(1, 2)])]))], Content.JOURNAL)
+
+    assert (line["type"], line["offset"], line["now_ms"], line["kind"]) == (
+        "journal_entry",
+        5,
+        9,
+        4,
+    )
+    assert line["entry"] == {"record": "Deleted", "runs": [[1, 2]]}
+
+
+def test_an_entry_of_the_metadata_has_its_index_and_term() -> None:
+    (line,) = shown([b"\x01"], Content.ENTRIES)
+
+    assert (line["index"], line["term"], line["kind"]) == (6, 2, "TERM_START")
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (Content.JOURNAL, msgspec.msgpack.encode((9, [(99, 1)]))),
+        (Content.ENTRIES, b"\x00" + msgspec.msgpack.encode([("of-the-future", 1)])),
+        (Content.ENTRIES, b"\x07"),
+    ],
+)
+def test_what_a_newer_version_wrote_is_not_guessed(content: Content, value: bytes) -> None:
+    with pytest.raises(WireFormatError):
+        shown([value], content)

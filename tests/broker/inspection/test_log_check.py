@@ -1,0 +1,52 @@
+"""One log: what is said of each of its files."""
+
+from random import Random
+
+from tests.broker.inspection.stored_logs import bad_files, stored_log, verdicts
+from tests.logstore.logs import DIRECTORY, numbered
+
+
+def test_a_tail_that_was_never_durable_is_told_from_damage() -> None:
+    opened = stored_log()
+    base = opened.segment_bases()[-1]
+    path = opened.path(base)
+    data = opened.disk.visible_bytes(path)
+
+    opened.disk.put_back(path, data + b"\x00" * 30)
+    torn = verdicts(opened.disk)[path.rpartition("/")[2]].problems
+    opened.disk.put_back(path, data[:-1])
+    damaged = verdicts(opened.disk)[path.rpartition("/")[2]].problems
+
+    assert torn[0].startswith(f"torn tail at position {len(data)}, offset 10: zeros")
+    assert damaged[0].startswith("damage at position ")
+
+
+def test_a_segment_of_another_partition_is_noticed() -> None:
+    opened = stored_log()
+    other = stored_log()
+    bases = opened.segment_bases()
+    stranger = other.disk.visible_bytes(other.path(bases[1])).replace(b"flights", b"sthgilf")
+    opened.disk.put_back(opened.path(bases[1]), stranger)
+
+    assert f"{bases[1]:020}.log" in bad_files(opened.disk)
+
+
+def test_what_a_deletion_left_is_good_and_told_of() -> None:
+    opened = stored_log()
+    opened.disk.open(f"{DIRECTORY}/{opened.segment_bases()[1]:020}.deleted", create=True)
+
+    found = verdicts(opened.disk)
+
+    assert bad_files(opened.disk) == []
+    assert "the next start removes it" in found[f"{0:020}.log"].note
+
+
+def test_what_a_power_cut_left_of_a_segment_is_good_but_for_its_tail() -> None:
+    for seed in range(20):
+        opened = stored_log()
+        for number in range(10, 12):
+            opened.append(numbered(number), leader_epoch=1)
+        found = verdicts(opened.disk.power_cut(Random(seed)))
+
+        problems = [problem for verdict in found.values() for problem in verdict.problems]
+        assert all(problem.startswith("torn ") for problem in problems), problems

@@ -1,0 +1,71 @@
+"""The small files of a data directory, and those of a newer version."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from broker.data_directory import CleanShutdown, NodeIdentity
+from broker.inspection.places import FileKind
+from broker.inspection.small_files import SMALL_FILES, small_file_line
+from broker.replica_manifest import ManifestContent, ReplicaInDoubt
+from coordinator.raft.membership import Identity, Membership
+from coordinator.raft.messages import SnapshotMeta
+from coordinator.raft.ready import HardState
+from coordinator.raft_storage import Snapshot, Vote
+from logstore.checkpoint import write_small_file
+from tests.simulation.faulty_disk import FaultyDisk
+
+VOTER = Identity(1, b"a disk")
+CONTENTS = {
+    FileKind.NODE: NodeIdentity(1, "c", "d"),
+    FileKind.CLEAN_SHUTDOWN: CleanShutdown(7, 3),
+    FileKind.REPLICAS: ManifestContent([(b"\x01", [0, 1])], [ReplicaInDoubt(b"\x01", 1, True)]),
+    FileKind.VOTE: Vote(VOTER, "c", HardState()),
+    FileKind.SNAPSHOT: Snapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
+}
+
+
+def written(kind: FileKind) -> FaultyDisk:
+    disk = FaultyDisk()
+    write_small_file(disk, kind.value, CONTENTS[kind])
+    return disk
+
+
+def test_all_kinds_but_the_checkpoint_of_a_log_are_here() -> None:
+    assert CONTENTS.keys() | {FileKind.CHECKPOINT} == SMALL_FILES.keys()
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_all_fields_are_shown_by_name(kind: FileKind) -> None:
+    line = small_file_line(written(kind), kind.value, kind)
+
+    names = CONTENTS[kind].__struct_fields__
+    assert list(line) == ["file", "type", "format_version", *names]
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_a_newer_version_is_refused_in_one_clear_line(kind: FileKind) -> None:
+    disk = written(kind)
+    data = disk.visible_bytes(kind.value)
+    prefix = data[:4] + struct.pack("<H", 2) + data[6:12]
+    crc = struct.pack("<I", crc32c(data[16:], crc32c(prefix)))
+    disk.put_back(kind.value, prefix + crc + data[16:])
+
+    line = small_file_line(disk, kind.value, kind)
+
+    assert line["reason"] == (
+        f"/faulty/{kind.value} has format version 2, this tidelog reads 1; use the version that"
+        " wrote it, or a newer one"
+    )
+
+
+def test_what_is_in_a_snapshot_of_a_newer_tidelog_is_not_guessed() -> None:
+    disk = FaultyDisk()
+    write_small_file(
+        disk, "snapshot", Snapshot(SnapshotMeta(3, 1, Membership((VOTER,))), b"\x91\xa1x")
+    )
+
+    line = small_file_line(disk, "snapshot", FileKind.SNAPSHOT)
+
+    assert str(line["reason"]).startswith("what is in the snapshot cannot be understood, a newer")
