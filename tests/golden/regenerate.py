@@ -17,6 +17,7 @@ import msgpack
 
 from tests.golden.dump import dump_fields, lines, text
 from tests.golden.log_files import log_files
+from tests.golden.small_files import small_files
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, stored_batch
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
 from wire import api
@@ -127,7 +128,7 @@ def _frames() -> Iterator[tuple[str, bytes]]:
 def main() -> None:
     """Write every golden file."""
     (FOLDER / "frames").mkdir(exist_ok=True)
-    for name, content in {**golden_files(), **log_files()}.items():
+    for name, content in {**golden_files(), **log_files(), **small_files()}.items():
         (FOLDER / name).write_bytes(content)
 
 

@@ -1,0 +1,35 @@
+"""The small files of a data directory, as golden files: one of each kind.
+
+Node 2 belongs to a cluster of one voter; a topic has partitions 0 and 3 there, and partition 3 has
+lost records. The node was stopped in order.
+"""
+
+import msgspec
+
+from broker.data_directory import CleanShutdown, NodeIdentity
+from broker.replica_manifest import ManifestContent, ReplicaInDoubt
+from coordinator.raft.membership import Identity, Membership
+from coordinator.raft.messages import SnapshotMeta
+from coordinator.raft.ready import HardState
+from coordinator.raft_storage import Snapshot, Vote
+from logstore.checkpoint import write_small_file
+from tests.simulation.faulty_disk import FaultyDisk
+
+VOTER = Identity(2, b"disk of two!")
+TOPIC_ID = bytes(range(0xA0, 0xB0))
+CLUSTER_ID = "5f3a9c1e7b2d4f60a8c1e3d5"
+SMALL_FILES: dict[str, msgspec.Struct] = {
+    "node": NodeIdentity(2, CLUSTER_ID, "0123456789abcdef01234567", VOTER.disk_id.hex(), True),
+    "replicas": ManifestContent([(TOPIC_ID, [0, 3])], [ReplicaInDoubt(TOPIC_ID, 3, False)]),
+    "clean_shutdown": CleanShutdown(1_700_000_000_000, 17),
+    "vote": Vote(VOTER, CLUSTER_ID, HardState(4, VOTER)),
+    "snapshot": Snapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
+}
+
+
+def small_files() -> dict[str, bytes]:
+    """Return the name of each golden file, and what it would be if written now."""
+    disk = FaultyDisk()
+    for name, content in SMALL_FILES.items():
+        write_small_file(disk, name, content)
+    return {f"{name}_v1.bin": disk.visible_bytes(name) for name in SMALL_FILES}

@@ -1,0 +1,57 @@
+"""Small files that were written once are read for ever, also those of earlier forms."""
+
+import pytest
+from msgspec.structs import replace
+
+from logstore.checkpoint import LogCheckpoint, parse_small_file
+from logstore.producer_state import ProducerState
+from tests.golden.regenerate import FOLDER
+from tests.golden.small_files import SMALL_FILES, small_files
+
+
+def checkpoint(name: str) -> LogCheckpoint:
+    return parse_small_file((FOLDER / name).read_bytes(), name, LogCheckpoint)
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
+    assert small_files()[f"{name}_v1.bin"] == (FOLDER / f"{name}_v1.bin").read_bytes()
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_what_was_written_then_is_read(name: str) -> None:
+    content = SMALL_FILES[name]
+    data = (FOLDER / f"{name}_v1.bin").read_bytes()
+
+    assert parse_small_file(data, name, type(content)) == content
+
+
+@pytest.mark.parametrize(
+    ("form", "has_high_watermark", "marks_deletions"),
+    [
+        ("of_ten_fields", False, False),
+        ("of_eleven_fields", True, False),
+        ("without_first_sequence", True, True),
+    ],
+)
+def test_a_checkpoint_of_an_earlier_form_is_read_and_what_it_lacks_means_what_was_meant(
+    form: str, has_high_watermark: bool, marks_deletions: bool
+) -> None:
+    now = checkpoint("checkpoint_v1.bin")
+
+    then = checkpoint(f"checkpoint_v1_{form}.bin")
+
+    assert then.high_watermark == (now.high_watermark if has_high_watermark else 0)
+    assert then.marks_deletions == marks_deletions
+    assert then.producers == now.producers
+    assert replace(then, high_watermark=0, marks_deletions=False) == replace(
+        now, high_watermark=0, marks_deletions=False
+    )
+
+
+def test_a_producer_without_a_first_sequence_begins_anew_at_0() -> None:
+    (producer,) = checkpoint("checkpoint_v1_without_first_sequence.bin").producers
+
+    assert producer.first_sequence == 0
+    assert producer.expected_sequence == 103
+    assert ProducerState(1, 2, 3).expected_sequence == 0
