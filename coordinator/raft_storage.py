@@ -29,7 +29,12 @@ from logstore.recovery import RecoveryReport, open_log
 from logstore.restart import begin_log, restart_log
 from logstore.segment_format import SegmentHeader
 from wire.batch_columns import decode_columns
-from wire.errors import CorruptRecordError, LogOfflineError, WireFormatError
+from wire.errors import (
+    CorruptRecordError,
+    DataDirectoryError,
+    LogOfflineError,
+    WireFormatError,
+)
 from wire.record_batch import HEADER_SIZE, Columns, encode_batch, parse_header
 
 OWNER: Final = SegmentHeader(b"tidelog-metadata", 0, 0)
@@ -248,8 +253,15 @@ def open_raft_storage(
         log = restart_log(log, index, OWNER, files, now_ms=now_ms)
     try:
         entries = list(_read_entries(log, index))
-    except (CorruptRecordError, WireFormatError) as error:
+    except CorruptRecordError as error:
         raise DamagedStorageError(f"{where} is damaged: {error}") from error
+    except WireFormatError as error:
+        # The checksums are right, so it is what was written. Not for damage: a node whose metadata
+        # are damaged gives up all that it promised.
+        raise DataDirectoryError(
+            f"{where} has an entry that this tidelog does not understand: {error}; use the version"
+            " that wrote it, or a newer one"
+        ) from error
     return RaftStorage(directory, files, log), Stored(vote, snapshot, entries), report
 
 

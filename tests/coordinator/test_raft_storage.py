@@ -35,7 +35,7 @@ from logstore.recovery import open_log
 from logstore.segment import segment_path
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.simulation.faulty_disk import FaultyDisk
-from wire.errors import DiskFullError, LogOfflineError, OverloadedError
+from wire.errors import DataDirectoryError, DiskFullError, LogOfflineError, OverloadedError
 from wire.record_batch import Columns, encode_batch, parse_header
 
 DIRECTORY = "metadata"
@@ -369,3 +369,16 @@ def test_a_log_from_before_there_were_entries_is_read() -> None:
     assert [each.index for each in stored.entries] == [1, 2]
     assert {each.kind for each in stored.entries} == {EntryKind.COMMAND}
     assert msgspec.msgpack.decode(stored.entries[0].payload, type=list[TopicCreated]) == [record]
+
+
+def test_an_entry_of_a_newer_version_is_refused_and_not_taken_for_damage() -> None:
+    disk, storage = founded()
+    storage.close()
+    log, _ = open_log(DIRECTORY, OWNER, FileCache(disk), CONFIG, now_ms=NOW_MS)
+    batch = memoryview(encode_batch(Columns(1, values=[b"\x07"]), first_timestamp_ms=NOW_MS))
+    header = parse_header(batch)
+    assert header is not None
+    log.append(batch, header, leader_epoch=1, now_ms=NOW_MS)
+
+    with pytest.raises(DataDirectoryError, match=r"entry 1 is of the unknown kind 7; use the"):
+        reopen(disk)
