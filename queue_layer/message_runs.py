@@ -104,6 +104,10 @@ class MessageRuns:
         self.time_ms = now_ms
         return pieces
 
+    def free_time(self, time_ms: int) -> int:
+        """Return the first time from this one on at which not very many become visible."""
+        return self._deadlines.free_time(time_ms)
+
     def time_of(self, count: int, now_ms: int) -> int:
         """Return a time, up to now, until which so many runs become visible; now if fewer do."""
         return self._deadlines.time_of(count, now_ms)

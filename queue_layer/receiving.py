@@ -198,13 +198,20 @@ def decide(
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
             runs.extend(run for run in found if run.receive_count <= deliveries_max)
         runs = _cut(runs, config.leased_max - fold.runs.counts[MessageState.LEASED])
-    lease = Lease(fold.free_lease_id, runs, now_ms + timeout_ms)
+    lease = Lease(fold.free_lease_id, runs, _lease_end(fold, now_ms, timeout_ms))
     if not runs:
         return entries, lease
     entries.extend(passed(fold, lease.offsets))
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
     entries.append(Received(lease.lease_id, lease.offsets, lease.deadline_ms, holder, attempt_id))
     return entries, lease
+
+
+def _lease_end(fold: QueueFold, now_ms: int, timeout_ms: int) -> int:
+    """Return when a lease ends: a little later if very many others end then."""
+    if not timeout_ms:
+        return now_ms
+    return min(fold.runs.free_time(now_ms + timeout_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
 
 
 def _repeated(

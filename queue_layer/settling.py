@@ -83,7 +83,10 @@ def decide(
     if accepted and accepted[-1][1] > max(fold.cursor, fold.fresh.end):
         # What the cursor would pass may be delayed, or no message.
         raise LeaderNotAvailableError("the messages are not all known here yet")
-    entries = _entries(config, settlement, receipt, (accepted, now_ms))
+    if action is SettleAction.EXTEND:
+        entries = _extended(fold, receipt, accepted, now_ms + (settlement.delay_ms or 0))
+    else:
+        entries = _entries(config, settlement, receipt, (accepted, now_ms))
     if action is SettleAction.DELETE and entries:
         entries = [*passed(fold, _runs_of(accepted)), *entries]
     return entries, _grouped(refused)
@@ -201,15 +204,25 @@ def _entries(
     match SettleAction(settlement.action):
         case SettleAction.DELETE:
             return [Deleted(runs)]
-        case SettleAction.EXTEND:
-            return [Extended(receipt.lease_id, runs, now_ms + (settlement.delay_ms or 0))]
         case SettleAction.REJECT:
             target = config.dead_letter_target or NO_TARGET
             return list(died(runs, target, settlement.reason or "rejected"))
         case SettleAction.RETURN:
             return [Returned(runs, now_ms)]
-        case SettleAction.RELEASE:
+        case _:
             return _released(config, settlement, receipt.lease_id, (pieces, now_ms))
+
+
+def _extended(
+    fold: QueueFold, receipt: Receipt, pieces: list[_Piece], until_ms: int
+) -> list[AnyEntry]:
+    """Return what says that leases end at a time, or a little later if very many end then."""
+    received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]
+    if not received_ms:
+        return []
+    latest_ms = min(received_ms) + VISIBILITY_TIMEOUT_MS_MAX
+    until_ms = max(until_ms, min(fold.runs.free_time(until_ms), latest_ms))
+    return [Extended(receipt.lease_id, _runs_of(pieces), until_ms)]
 
 
 def _runs_of(pieces: list[_Piece]) -> list[Run]:

@@ -1,5 +1,8 @@
 """Deadlines come in order, once, and what is obsolete does not pile up."""
 
+import pytest
+
+from queue_layer import deadlines
 from queue_layer.deadlines import Deadlines
 
 
@@ -82,3 +85,39 @@ def test_a_part_of_what_is_due_ends_where_so_many_of_it_count() -> None:
     assert deadlines.time_of(3, 29) == 29
     assert deadlines.time_of(9, 100) == 100
     assert deadlines.pop_due(100) == [(0, 0), (10, 1), (30, 3), (40, 4)]
+
+
+def test_who_may_choose_gets_a_time_that_is_not_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "CROWD", 3)
+    current = Current()
+
+    chosen: list[int] = []
+    for first in range(8):
+        time_ms = current.deadlines.free_time(10)
+        chosen.append(time_ms)
+        current.add(time_ms, first)
+    assert chosen == [10, 10, 10, 11, 11, 11, 12, 12]
+    assert current.deadlines.free_time(9) == 9
+
+    current.deadlines.pop_due(12)
+    assert current.deadlines.free_time(10) == 10
+
+
+def test_only_times_that_are_crowded_are_remembered_of_very_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadlines, "CROWD", 3)
+    monkeypatch.setattr(deadlines, "_COUNTED_MAX", 10)
+    current = Current()
+    for first in range(3):
+        current.add(10, first)
+    for time_ms in range(20, 40):
+        current.add(time_ms, time_ms)
+
+    assert len(vars_of(current.deadlines)["_counts"]) <= 10
+    assert current.deadlines.free_time(10) == 11
+
+
+def vars_of(deadlines: Deadlines) -> dict[str, dict[int, int]]:
+    """Return what it remembers."""
+    return {name: getattr(deadlines, name) for name in ("_counts", "_later")}

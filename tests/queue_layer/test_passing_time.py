@@ -2,12 +2,13 @@
 
 import pytest
 
-from queue_layer import passing_time
+from queue_layer import deadlines, passing_time
 from queue_layer.config import QueueConfig
 from queue_layer.delivery_order import RecordFields
 from queue_layer.groups import GroupOrder
 from queue_layer.orders import order_for
 from tests.queue_layer.driver import SECOND, START_MS, Driver
+from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, SettleAction
 
 
 def busy(config: QueueConfig) -> Driver:
@@ -61,3 +62,37 @@ def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPa
     assert driver.queue.advance_in_part(START_MS + SECOND)
 
     assert driver.queue.counts() == (5, 0, 0, 0)
+
+
+def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadlines, "CROWD", 2)
+    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 2)
+    driver = Driver(QueueConfig(is_fifo=True), records=7, make_order=GroupOrder)
+    taken = [driver.take(1, timeout_ms=SECOND) for _ in range(6)]
+    assert [each.deadline_ms - START_MS - SECOND for each in taken] == [0, 0, 1, 1, 2, 2]
+    for each in taken:
+        driver.settle(each, SettleAction.EXTEND, delay_ms=2 * SECOND)
+    visible: list[int] = []
+
+    for step in range(3):
+        while not driver.queue.advance_in_part(START_MS + 2 * SECOND + step):
+            pass
+        visible.append(driver.queue.counts()[0])
+
+    assert visible == [3, 5, 7]
+
+
+def test_no_lease_is_longer_than_any_may_be_because_many_end_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadlines, "CROWD", 1)
+    driver = Driver(QueueConfig(is_fifo=True), records=3, make_order=GroupOrder)
+    taken = [driver.take(1, timeout_ms=VISIBILITY_TIMEOUT_MS_MAX) for _ in range(3)]
+    for each in taken:
+        driver.settle(each, SettleAction.EXTEND, delay_ms=VISIBILITY_TIMEOUT_MS_MAX)
+
+    driver.queue.advance(START_MS + VISIBILITY_TIMEOUT_MS_MAX)
+
+    assert driver.queue.counts() == (3, 0, 0, 0)
