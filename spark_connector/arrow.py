@@ -44,6 +44,7 @@ _TYPES: Final = {
 }
 """By the names that Spark gives them; they are what Spark makes of its own types."""
 _HEADERS_TYPE: Final = _TYPES["array<struct<key:string,value:binary>>"]
+_COUNTED: Final = pa.array(range(ROWS_MAX), pa.int64())
 _OFFSET_BYTES: Final = 8
 
 
@@ -168,10 +169,18 @@ def _joined(pieces: list[pa.Array]) -> pa.Array:
 
 def _numbers(numbers: Sequence[int]) -> pa.Array:
     if isinstance(numbers, range):
-        ones = pa.repeat(pa.scalar(1, pa.int64()), len(numbers))
-        return pc.cumulative_sum(ones, start=numbers.start - 1)
+        return _joined([_counted(part) for part in _parts(numbers)])
     content = pa.py_buffer(array("q", numbers))
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, content])
+
+
+def _parts(numbers: range) -> list[range]:
+    return [numbers[at : at + ROWS_MAX] for at in range(0, len(numbers), ROWS_MAX)]
+
+
+def _counted(numbers: range) -> pa.Array:
+    """Return at most `ROWS_MAX` numbers that follow each other."""
+    return pc.add(_COUNTED.slice(0, len(numbers)), pa.scalar(numbers.start, pa.int64()))
 
 
 def _times(times_ms: Sequence[int | None]) -> pa.Array:

@@ -49,7 +49,9 @@ class ListArray(Array):
 class StructArray(Array):
     @staticmethod
     def from_arrays(
-        arrays: Sequence[Array], names: Sequence[str] | None = ..., fields: Sequence[Field] | None = ...
+        arrays: Sequence[Array],
+        names: Sequence[str] | None = ...,
+        fields: Sequence[Field] | None = ...,
     ) -> StructArray: ...
 
 class RecordBatch:
