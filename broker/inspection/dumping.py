@@ -171,7 +171,10 @@ def index_problem(data: bytes, name: str) -> str:
             f"{name} has format version {version}, this tidelog reads {INDEX_VERSION}; use the"
             " version that wrote it, or let `tidelog log repair-index` make it anew"
         )
-    return "it does not match its name, its length and its CRC-32C"
+    return (
+        "it does not match its name, its length and its CRC-32C; it is made anew when somebody"
+        " needs it, or by `tidelog log repair-index`"
+    )
 
 
 def _other_line(disk: ReadableDisk, path: str, kind: FileKind) -> Line:

@@ -107,7 +107,10 @@ class LogCheck:
         yield Verdict(path, problems.all(), note)
         index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
         if index_path in self._indexes:
-            yield Verdict(index_path, tuple(check.index_problems()))
+            if frame.footer is None and is_last:
+                yield Verdict(index_path, note="its segment is not sealed; it counts for nothing")
+            else:
+                yield Verdict(index_path, tuple(check.index_problems()))
 
     def _check_frame(
         self, path: str, frame: SegmentFrame, problems: Problems, *, is_last: bool

@@ -1,0 +1,66 @@
+"""Whatever crash a log has survived: when it was opened and closed again, all of it is good.
+
+But indexes: one that was not synced may be rubbish until somebody needs it, or repairs it.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from broker.inspection.repairing import repair_indexes
+from tests.broker.inspection.stored_logs import bad_files, paths_of, verdicts
+from tests.logstore.crashes import Story, crashes
+from tests.logstore.logs import reopen
+from tests.simulation.faulty_disk import FaultyDisk
+
+
+def rolling(story: Story) -> None:
+    story.append(30)
+    story.flush()
+    story.append(30)
+    story.flush()
+
+
+def retaining(story: Story) -> None:
+    story.append(70)
+    story.flush()
+    story.retain(5000)
+    story.append(20)
+    story.flush()
+    story.retain(5000)
+
+
+def truncating(story: Story) -> None:
+    story.append(70)
+    story.flush(checkpoint=True)
+    story.truncate(20)
+    story.append(15, leader_epoch=4)
+    story.flush()
+    story.truncate(25)
+
+
+def problems_of(disk: FaultyDisk) -> list[str]:
+    return [problem for verdict in verdicts(disk).values() for problem in verdict.problems]
+
+
+@pytest.mark.parametrize("tell", [rolling, retaining, truncating])
+def test_a_log_that_was_opened_after_a_crash_and_closed_is_good(
+    tell: Callable[[Story], None],
+) -> None:
+    for number, story in enumerate(crashes(tell)):
+        after = reopen(story.opened.disk.power_cut(Random(number)))
+        after.append(b"one more", leader_epoch=9)
+        after.flush(checkpoint=True)
+
+        assert not [name for name in bad_files(after.disk) if not name.endswith(".index")]
+        list(repair_indexes(after.disk, paths_of(after.disk)))
+        assert problems_of(after.disk) == [], story.crash
+
+
+@pytest.mark.parametrize("tell", [rolling, retaining, truncating])
+def test_what_a_killed_process_leaves_is_looked_at_whatever_it_is(
+    tell: Callable[[Story], None],
+) -> None:
+    for story in crashes(tell):
+        assert list(verdicts(story.opened.disk.kill())), story.crash
