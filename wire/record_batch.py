@@ -78,11 +78,14 @@ serves a queue looks into the payload only then."""
 FLAG_CHUNKS = 0x0100
 """Every record is a chunk of a large message (`wire.queues.CHUNK_HEADER`): whoever serves a queue
 passes over the batch without looking into it."""
-KNOWN_FLAGS = 0x01FF
+FLAG_SPARSE = 0x0200
+"""Compaction took records out, maybe all: not every offset of the batch has a record. Whoever
+counts records by their offsets looks into the payload."""
+KNOWN_FLAGS = 0x03FF
 """A batch with another one is of a newer version."""
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
-_BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL
+_BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL | FLAG_SPARSE
 """Set by brokers only."""
 
 RECORD_COUNT_MAX = 1 << 24
@@ -158,6 +161,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & FLAG_CHUNKS)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether compaction took records out, maybe all."""
+        return bool(self.flags & FLAG_SPARSE)
+
+    @property
     def is_control(self) -> bool:
         """Whether the batch holds markers for brokers instead of records for people."""
         return bool(self.flags & FLAG_CONTROL)
@@ -207,15 +215,8 @@ def encode_batch(
     """Return a batch as a producer sends it, with offset, epoch and durable position 0."""
     count = columns.record_count
     assert 0 < count <= RECORD_COUNT_MAX, f"{count} records in a batch"
-    deltas, keys, values = columns.timestamp_deltas, columns.keys, columns.values
-    if keys is None and values is None:
-        # Spelled out, so that a few bytes can never announce millions of records.
-        values = [None] * count
-    payload = _column_encoder.encode((deltas, keys, values, columns.headers, columns.offset_deltas))
-    packed = compress(codec, payload)
-    if len(packed) >= len(payload):
-        codec, packed = Codec.NONE, payload
-    flags = int(codec) | _queue_flags(columns.headers)
+    deltas = columns.timestamp_deltas
+    codec, packed, length = _pack(columns, codec)
     batch = bytearray(HEADER_SIZE + len(packed))
     batch[HEADER_SIZE:] = packed
     _HEADER.pack_into(
@@ -229,21 +230,81 @@ def encode_batch(
         0,
         len(packed),
         FORMAT_VERSION,
-        flags,
+        int(codec) | queue_flags(columns.headers),
         count,
         columns.offset_deltas[-1] if columns.offset_deltas else count - 1,
         first_timestamp_ms,
         first_timestamp_ms + (max(deltas) if deltas else 0),
         producer_id,
         producer_epoch,
-        len(payload),
+        length,
         base_sequence,
     )
     _seal(memoryview(batch))
     return batch
 
 
-def _queue_flags(headers: Sequence[Headers] | None) -> int:
+def encode_stored(
+    columns: Columns,
+    *,
+    like: BatchHeader,
+    flags: int,
+    codec: Codec,
+    times_ms: tuple[int, int],
+) -> bytearray:
+    """Return a batch that takes the place of one in a log, with durable position 0.
+
+    Args:
+        columns: Its records; there may be none.
+        like: The header of the other one: offsets, epoch, producer and sequences stay.
+        flags: All but the codec.
+        codec: How to compress, if that makes it shorter.
+        times_ms: The first timestamp and the largest.
+    """
+    codec, packed, length = _pack(columns, codec)
+    batch = bytearray(HEADER_SIZE + len(packed))
+    batch[HEADER_SIZE:] = packed
+    _HEADER.pack_into(
+        batch,
+        0,
+        SYNC_MARKER,
+        0,
+        like.base_offset,
+        like.leader_epoch,
+        0,
+        0,
+        len(packed),
+        FORMAT_VERSION,
+        int(codec) | flags,
+        columns.record_count,
+        like.last_offset_delta,
+        *times_ms,
+        like.producer_id,
+        like.producer_epoch,
+        length,
+        like.base_sequence,
+    )
+    _seal(memoryview(batch))
+    return batch
+
+
+def _pack(columns: Columns, codec: Codec) -> tuple[Codec, bytes, int]:
+    """Return how a payload is compressed, the payload, and its length before."""
+    keys, values = columns.keys, columns.values
+    if keys is None and values is None and columns.record_count:
+        # Spelled out, so that a few bytes can never announce millions of records.
+        values = [None] * columns.record_count
+    payload = _column_encoder.encode(
+        (columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas)
+    )
+    packed = compress(codec, payload)
+    if len(packed) >= len(payload):
+        return Codec.NONE, payload, len(payload)
+    return codec, packed, len(payload)
+
+
+def queue_flags(headers: Sequence[Headers] | None) -> int:
+    """Return the flags of a batch with these headers: what they mean to queues."""
     if headers is None or not any(
         name.startswith(HEADER_PREFIX) for of_record in headers for name, _ in of_record
     ):

@@ -18,7 +18,7 @@ import msgpack
 from tests.golden.dump import dump_fields, lines, text
 from tests.golden.log_files import log_files
 from tests.golden.small_files import small_files
-from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, stored_batch
+from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, sparse_batch, stored_batch
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
 from wire import api
 from wire.compression import Codec
@@ -47,9 +47,12 @@ COLUMN_NAMES = ("timestamp_deltas", "keys", "values", "headers", "offset_deltas"
 def golden_files() -> dict[str, bytes]:
     """Return the name of each golden file of `wire`, and what it would be if written now."""
     batch = bytes(stored_batch())
+    sparse = bytes(sparse_batch())
     files = {
         "record_batch_v1.bin": batch,
         "record_batch_v1.txt": text(dump_batch(batch)),
+        "record_batch_v1_sparse.bin": sparse,
+        "record_batch_v1_sparse.txt": text(dump_batch(sparse)),
         "record_batch_v1_lz4.bin": bytes(sample_batch(Codec.LZ4, columns=COMPRESSED_COLUMNS)),
         "record_batch_v1_zstd.bin": bytes(sample_batch(Codec.ZSTD, columns=COMPRESSED_COLUMNS)),
     }

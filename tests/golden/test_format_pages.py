@@ -38,6 +38,7 @@ def table_rows(text: str) -> list[list[str]]:
     ("name", "dump"),
     [
         ("record_batch.md", "record_batch_v1.txt"),
+        ("record_batch.md", "record_batch_v1_sparse.txt"),
         ("frame.md", "frames/hello_request_v1.txt"),
         ("frame.md", "frames/produce_request_v1.txt"),
     ],

@@ -11,6 +11,7 @@ from crc32c import crc32c
 from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
+from wire.sparse_batch import encode_sparse
 
 HEADER_FIELDS = {
     "sync_marker": (0, "I"),
@@ -64,6 +65,16 @@ def stored_batch(codec: Codec = Codec.NONE) -> bytearray:
     stamp_leader(memoryview(batch), base_offset=1000, leader_epoch=7)
     stamp_replica(memoryview(batch), durable_position=4096)
     return batch
+
+
+def sparse_batch() -> bytearray:
+    """Return what compaction leaves of the sample batch when its first record is superseded."""
+    batch = stored_batch()
+    header = parse_header(batch)
+    assert header is not None
+    left = encode_sparse(header, decoded(batch), [1, 2])
+    stamp_replica(memoryview(left), durable_position=4096)
+    return left
 
 
 def decoded(batch: bytearray | bytes) -> Columns:

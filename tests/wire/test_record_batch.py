@@ -280,7 +280,8 @@ def test_a_batch_can_be_given_to_another_producer_identity() -> None:
 LIES: dict[str, tuple[dict[str, int], str]] = {
     "a newer format": ({"format_version": 2}, "format version 2"),
     "no format": ({"format_version": 0}, "format version 0"),
-    "a reserved flag": ({"flags": 0x0200}, "flags 0x0200 are not known"),
+    "a reserved flag": ({"flags": 0x0400}, "flags 0x0400 are not known"),
+    "a batch with gaps": ({"flags": record_batch.FLAG_SPARSE}, "for brokers to set"),
     "the last flag": ({"flags": 0x8000}, "flags 0x8000 are not known"),
     "an unknown codec": ({"flags": 3}, "flags 0x0003 are not known"),
     "the reserved codec": ({"flags": 15}, "flags 0x000f are not known"),
