@@ -125,9 +125,11 @@ class RecordBatch:
     def offsets(self) -> Sequence[int]:
         """The offset of each record."""
         deltas = self._decoded("offset_deltas").offset_deltas
-        if deltas is None:
-            return range(self.base_offset, self.next_offset)
         rows = self._rows()
+        if deltas is None:
+            return range(
+                self._header.base_offset + rows.start, self._header.base_offset + rows.stop
+            )
         return [self._header.base_offset + delta for delta in deltas[rows.start : rows.stop]]
 
     @property

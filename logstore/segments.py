@@ -255,7 +255,7 @@ class Segments:
                     return None
                 if header.next_offset <= log_start_offset:
                     continue
-                if header.max_timestamp_ms >= timestamp_ms:
+                if header.max_timestamp_ms >= timestamp_ms and header.record_count:
                     part = LogSlice(
                         segment.file(),
                         position,

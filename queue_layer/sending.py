@@ -5,7 +5,7 @@ append, appends them, and says so, with nothing in between: so of two sends of o
 finds the first, committed or not, and its answer waits for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar, final
 
 from queue_layer.deduplication import DeduplicationRule, DeduplicationWindow
@@ -107,12 +107,14 @@ class SentMessages:
             if key is not None:
                 self._window.appended(key, offset, accepted_ms=decision.time_ms)
 
-    def read(self, messages: Sequence[SentMessage], base_offset: int, *, time_ms: int) -> None:
+    def read(
+        self, messages: Sequence[SentMessage], offsets: Iterable[int], *, time_ms: int
+    ) -> None:
         """Take note of a batch that was found in the log, in the order of offsets.
 
         What was purged must be known before: it is no original of what was sent after it.
         """
-        for offset, message in enumerate(messages, base_offset):
+        for offset, message in zip(offsets, messages, strict=False):
             if message.fields.get(SENT_TO_HEADER) == self._queue_id:
                 key = self._key(message)
                 if key is not None:

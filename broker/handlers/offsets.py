@@ -1,7 +1,7 @@
 """Finding offsets by place or by time."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Protocol, TypeVar, final
 
@@ -9,7 +9,7 @@ import trio
 
 from broker.partition import Partition
 from logstore.slice import LogSlice
-from wire.batch_columns import decode_timestamp_deltas
+from wire.batch_columns import ColumnDecoder, decode_timestamp_deltas
 from wire.env import Env
 from wire.errors import (
     BrokerError,
@@ -31,6 +31,7 @@ from wire.record_batch import BatchHeader, parse_header
 Found = TypeVar("Found")
 
 _UNCOMPRESSED_BYTES_MAX = 32 << 20
+_TIMES = ColumnDecoder(["timestamp_deltas"])
 _RECORDS_MAX = 1 << 20
 """Batches are looked into, one at a time, as far as that takes some ten megabytes of memory: what
 is small on the wire may unpack to a thousand times as much."""
@@ -150,6 +151,8 @@ def find_first_at_or_after(
     header: BatchHeader, data: bytes, timestamp_ms: int, log_start_offset: int
 ) -> PartitionOffset:
     """Return the first record at or after a time in a batch whose header says that it has one."""
+    if header.is_sparse:
+        return _find_among_left(header, data, timestamp_ms, log_start_offset)
     first = max(log_start_offset - header.base_offset, 0)
     deltas = _timestamp_deltas(header, data)
     if deltas is None:
@@ -164,11 +167,39 @@ def find_first_at_or_after(
 
 def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
     """Return the timestamp of the first record of a batch at or after an offset within it."""
+    if header.is_sparse:
+        return next(_left_from(header, data, offset), (offset, header.max_timestamp_ms))[1]
     deltas = _timestamp_deltas(header, data)
     if deltas is None:
         return header.first_timestamp_ms
     number = min(max(offset - header.base_offset, 0), len(deltas) - 1)
     return header.first_timestamp_ms + deltas[number]
+
+
+def _find_among_left(
+    header: BatchHeader, data: bytes, timestamp_ms: int, log_start_offset: int
+) -> PartitionOffset:
+    first = max(log_start_offset, header.base_offset)
+    left = list(_left_from(header, data, first))
+    # The header may speak of a record that was deleted: rather too early.
+    earliest = left[0] if left else (first, header.first_timestamp_ms)
+    return PartitionOffset(*next((each for each in left if each[1] >= timestamp_ms), earliest))
+
+
+def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[int, int]]:
+    """Yield the offsets and timestamps of what compaction left of a batch, from an offset on.
+
+    Nothing of a payload that nobody can read.
+    """
+    try:
+        columns = _TIMES.decode(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError:
+        return
+    times = columns.timestamp_deltas
+    for place, delta in enumerate(columns.offset_deltas or ()):
+        if header.base_offset + delta >= offset:
+            time_ms = header.first_timestamp_ms + (times[place] if times else 0)
+            yield header.base_offset + delta, time_ms
 
 
 def _load_and_tell(part: LogSlice, offset: int) -> int:

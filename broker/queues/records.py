@@ -176,7 +176,7 @@ class SourceRecords:
             if header.next_offset <= at:
                 continue
             first, end = max(header.base_offset, at), min(header.next_offset, high_watermark)
-            has_fields = header.has_queue_fields or decodes_all
+            has_fields = header.has_queue_fields or decodes_all or header.is_sparse
             if not has_fields and not delay_ms:
                 at = end
                 continue
@@ -184,7 +184,7 @@ class SourceRecords:
                 core.records_came(plain_from, at)
             if at < first:
                 _lost(core, at, first)
-            if header.has_only_chunks:
+            if header.has_only_chunks or not header.record_count:
                 core.chunks_came(first, end)
             else:
                 data = file.read_at(position, header.size) if has_fields else None
@@ -352,7 +352,8 @@ def _fields(
         delta = offset - header.base_offset
         place = delta if places is None else places.get(delta)
         if place is None:
-            fields.append(RecordFields())
+            # Compaction took it out: as little of a message as a chunk is.
+            fields.append(RecordFields(is_chunk=True))
         else:
             fields.append(_fields_of(header, columns, place, delay_ms))
     return fields

@@ -268,8 +268,10 @@ def _tell(messages: SentMessages, part: LogSlice, at: int) -> int:
             continue
         if header.has_queue_fields and header.has_append_time:
             data = part.file.read_at(position, header.size)
-            found = messages_of(columns_of(header, data))
-            messages.read(found, header.base_offset, time_ms=header.max_timestamp_ms)
+            columns = columns_of(header, data)
+            deltas = columns.offset_deltas or range(columns.record_count)
+            offsets = [header.base_offset + delta for delta in deltas]
+            messages.read(messages_of(columns), offsets, time_ms=header.max_timestamp_ms)
         at = header.next_offset
     return at
 

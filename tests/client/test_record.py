@@ -7,6 +7,7 @@ from client.record import Record, RecordBatch
 from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
 from wire.errors import CorruptRecordError
 from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
+from wire.sparse_batch import encode_empty
 
 AT = TopicPartition("orders", 2)
 HEADERS = (("name", b"value"),)
@@ -100,6 +101,19 @@ def test_gaps_left_by_compaction_are_no_records() -> None:
     assert batch.next_offset == 20
     assert list(batch.offsets) == [10, 14, 19]
     assert list(batch.between(11, 19).values) == [b"2"]
+
+
+def test_a_batch_of_which_nothing_is_left_has_no_records_and_tells_where_to_go_on() -> None:
+    encoded = encode_empty(base_offset=10, end_offset=1_000_000, leader_epoch=0)
+    header = parse_header(encoded)
+    assert header is not None
+
+    batch = RecordBatch(AT, header, encoded, high_watermark=99, uncompressed_bytes_max=99)
+
+    for part in (batch, batch.between(500, 700), batch.between(500, None)):
+        assert (len(part), part.records(), list(part.offsets), list(part.keys)) == (0, [], [], [])
+    assert batch.between(500, 700).next_offset == 700
+    assert batch.next_offset == 1_000_000
 
 
 def test_a_payload_larger_than_the_limit_is_not_unpacked() -> None:

@@ -1,5 +1,6 @@
 """Sends that look at each message. Numbers in docstrings: docs/queue-statements.md."""
 
+from itertools import count
 from typing import NamedTuple
 
 import pytest
@@ -126,8 +127,10 @@ def test_what_was_received_and_deleted_is_still_known_to_the_window() -> None:
 def test_a_window_is_that_of_one_queue() -> None:
     """Records of the same topic that were sent to others, or produced, have no duplicates."""
     messages = sent_messages()
-    messages.read([message(b"a", queue_id=OTHER_ID), SentMessage(b"b", b"group")], 0, time_ms=1000)
-    messages.read([message(b"c")], 2, time_ms=1000)
+    messages.read(
+        [message(b"a", queue_id=OTHER_ID), SentMessage(b"b", b"group")], [0, 1], time_ms=1000
+    )
+    messages.read([message(b"c")], [2], time_ms=1000)
 
     assert messages.decide([message(b"a"), message(b"b"), message(b"c")], now_ms=1000).kept == [
         0,
@@ -262,7 +265,7 @@ def test_whatever_is_sent_and_whoever_leads_the_answers_are_those_of_a_naive_que
             messages.forget_below(model.floor)
             for base_offset, at_ms, batch in log:
                 if now_ms - at_ms < WINDOW_MS:
-                    messages.read(batch, base_offset, time_ms=at_ms)
+                    messages.read(batch, count(base_offset), time_ms=at_ms)
         elif event == "purge":
             model.floor = model.end
             messages.forget_below(model.end)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from broker.handlers.offsets import find_first_at_or_after
+from broker.handlers.offsets import find_first_at_or_after, time_of
 from tests.broker.asking import (
     batch_of,
     create_topic,
@@ -21,7 +21,7 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import START_MS, World, settle
-from tests.wire.batches import lie, with_payload
+from tests.wire.batches import decoded, lie, with_payload
 from tests.wire.memory import at_most_allocated
 from wire import api
 from wire.compression import Codec, compress
@@ -34,6 +34,7 @@ from wire.errors import (
 )
 from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
 from wire.record_batch import Columns, encode_batch, parse_header
+from wire.sparse_batch import encode_sparse
 
 
 def batch_at(*times_ms: int, codec: Codec = Codec.NONE) -> bytearray:
@@ -45,6 +46,13 @@ def batch_at(*times_ms: int, codec: Codec = Codec.NONE) -> bytearray:
         values=[b"x"] * len(times_ms),
     )
     return encode_batch(columns, first_timestamp_ms=first, codec=codec)
+
+
+def left_of(batch: bytearray, *places: int) -> bytes:
+    """Return what compaction leaves of a batch."""
+    header = parse_header(batch)
+    assert header is not None
+    return bytes(encode_sparse(header, decoded(batch), places))
 
 
 async def test_the_ends_of_a_partition_are_told(mock_clock: MockClock) -> None:
@@ -111,6 +119,37 @@ def test_a_search_in_a_batch_agrees_with_looking_at_every_record(
     )
     expected = next(late, deleted_count)
     assert (answer.offset, answer.timestamp_ms) == (expected, times[expected])
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "log_start_offset", "found"),
+    [
+        (0, 0, (1, 300)),
+        (300, 0, (1, 300)),
+        (301, 0, (3, 400)),
+        (0, 2, (3, 400)),
+        (250, 2, (3, 400)),
+        (400, 4, (4, 200)),
+    ],
+)
+def test_of_a_batch_with_gaps_a_record_that_is_left_is_found(
+    at_ms: int, log_start_offset: int, found: tuple[int, int]
+) -> None:
+    data = left_of(batch_at(200, 300, 100, 400, 250), 1, 3)
+    header = parse_header(data)
+    assert header is not None
+
+    answer = find_first_at_or_after(header, data, at_ms, log_start_offset)
+
+    assert (answer.offset, answer.timestamp_ms) == found
+
+
+def test_the_time_of_an_offset_that_is_gone_is_that_of_the_next_record() -> None:
+    data = left_of(batch_at(200, 300, 100, 400, 250), 1, 3)
+    header = parse_header(data)
+    assert header is not None
+
+    assert [time_of(header, data, offset) for offset in range(5)] == [300, 300, 400, 400, 400]
 
 
 async def test_deleted_records_are_not_found(mock_clock: MockClock) -> None:

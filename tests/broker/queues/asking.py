@@ -148,7 +148,8 @@ def _decode(result: PartitionReceived, data: bytes) -> list[Message]:
         assert has_valid_payload(header, batch)
         columns = decode_columns(header, batch, uncompressed_length_max=1 << 24)
         of_batch = columns.values or [None] * columns.record_count
-        values |= dict(enumerate(of_batch, header.base_offset))
+        deltas = columns.offset_deltas or range(columns.record_count)
+        values |= {header.base_offset + at: of_batch[place] for place, at in enumerate(deltas)}
     return [
         Message(result.partition, offset, values[offset], run.receive_count, result.receipt)
         for run in result.runs
