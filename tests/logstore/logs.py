@@ -169,10 +169,11 @@ def records_in(data: bytes) -> dict[int, bytes]:
         header = parse_header(view)
         assert header is not None, "a slice holds whole batches only"
         columns = decode_columns(header, view[: header.size], uncompressed_length_max=1 << 30)
-        assert columns.values is not None
-        for number, value in enumerate(columns.values):
+        assert columns.values is not None or not columns.record_count
+        deltas = columns.offset_deltas or range(columns.record_count)
+        for delta, value in zip(deltas, columns.values or (), strict=True):
             assert value is not None
-            found[header.base_offset + number] = value
+            found[header.base_offset + delta] = value
         view = view[header.size :]
     return found
 

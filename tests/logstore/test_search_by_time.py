@@ -22,6 +22,8 @@ from tests.logstore.logs import (
     reopen,
 )
 from wire.errors import CorruptRecordError
+from wire.record_batch import parse_header
+from wire.sparse_batch import encode_empty
 
 
 def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> int | None:
@@ -56,6 +58,18 @@ def test_it_agrees_with_a_look_at_every_record(
         offset for offset in range(start, high_watermark) if timestamps[offset] >= timestamp_ms
     )
     assert found == next(young_enough, None)
+
+
+def test_a_batch_without_records_is_passed_over() -> None:
+    opened = new_log()
+    gone = encode_empty(base_offset=0, end_offset=500, leader_epoch=0)
+    header = parse_header(gone)
+    assert header is not None
+    opened.log.append(memoryview(gone), header, leader_epoch=0, now_ms=NOW_MS)
+    opened.append(b"left", timestamp_ms=10)
+
+    assert found_offset(opened, 0, high_watermark=501) == 500
+    assert found_offset(opened, 11, high_watermark=501) is None
 
 
 def test_a_batch_that_is_committed_only_in_part_is_not_found() -> None:

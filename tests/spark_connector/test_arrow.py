@@ -7,10 +7,14 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from client.metadata import TopicPartition  # noqa: E402
+from client.record import RecordBatch  # noqa: E402
 from spark_connector.arrow import BYTES_MAX, ROWS_MAX, ArrowRows, arrow_schema  # noqa: E402
 from spark_connector.columns import HEADERS_COLUMN, ORIGIN_COLUMNS, RECORD_COLUMNS  # noqa: E402
 from spark_connector.record_columns import GivenRecords  # noqa: E402
-from wire.record_batch import Headers  # noqa: E402
+from wire.batch_columns import ColumnDecoder  # noqa: E402
+from wire.record_batch import Columns, Headers, encode_batch, parse_header  # noqa: E402
+from wire.sparse_batch import encode_empty, encode_sparse  # noqa: E402
 
 ALL = {**RECORD_COLUMNS, **HEADERS_COLUMN}
 DEAD: Headers = (
@@ -73,6 +77,35 @@ def test_every_column_has_what_the_record_has() -> None:
             "headers": None,
         },
     ]
+
+
+def test_what_compaction_took_out_is_in_no_row() -> None:
+    found = rows(value="binary", offset="bigint", key="binary")
+    columns = Columns(4, keys=[b"a", b"b", None, b"d"], values=[b"0", b"1", b"2", None])
+    whole = encode_batch(columns, first_timestamp_ms=1)
+    header = parse_header(whole)
+    assert header is not None
+    empty = encode_empty(base_offset=4, end_offset=1_000_000, leader_epoch=0)
+    only_values = ColumnDecoder(["values"])
+    for batch in (encode_sparse(header, columns, [1, 3]), empty, whole):
+        left_header = parse_header(batch)
+        assert left_header is not None
+        at = TopicPartition("orders", 3)
+        left = RecordBatch(
+            at,
+            left_header,
+            batch,
+            high_watermark=9,
+            uncompressed_bytes_max=1 << 20,
+            decoder=only_values,
+        )
+        found.add(left.between(0, 3))
+
+    assert found.take().to_pydict() == {
+        "value": [b"1", b"0", b"1", b"2"],
+        "offset": [1, 0, 1, 2],
+        "key": [b"b", b"a", b"b", None],
+    }
 
 
 def test_the_types_are_those_that_spark_makes_of_its_own() -> None:
