@@ -55,7 +55,7 @@ class KeyRange:
         columns = _decoded(header, batch)
         if columns is not None and columns.keys is not None:
             for delta, key, headers in _rows(columns):
-                if key is not None and not is_chunk(headers):
+                if key is not None and not (headers and is_chunk(headers)):
                     self._keys.put(key, header.base_offset + delta)
         self.end_offset = header.next_offset
         return True
@@ -140,7 +140,7 @@ def _living(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list
     values = columns.values
     living: list[int] = []
     for place, (delta, key, headers) in enumerate(_rows(columns)):
-        if key is not None and not is_chunk(headers):
+        if key is not None and not (headers and is_chunk(headers)):
             newest = rules.range.newest(key)
             is_superseded = newest is not None and newest > header.base_offset + delta
             is_tombstone = values is None or values[place] is None

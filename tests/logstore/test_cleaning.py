@@ -10,6 +10,7 @@ from logstore.batch_run import check_run
 from logstore.cleaning import CleaningRules, KeyRange, clean_batches
 from logstore.key_map import SLOT_BYTES, KeyMap
 from logstore.producer_state import ProducerStates
+from tests.logstore.logs import NOW_MS, disk_of, image_of, new_log, reopen
 from tests.wire.batches import reseal
 from wire.batch_columns import decode_columns
 from wire.large_messages import chunk_header
@@ -22,6 +23,7 @@ from wire.record_batch import (
     stamp_leader,
     stamp_replica,
 )
+from wire.sparse_batch import encode_empty
 
 Row = tuple[int, bytes | None, bytes | None]
 """Offset, key and value of a record."""
@@ -300,3 +302,24 @@ def test_what_nobody_can_decode_stays_as_it_is() -> None:
 def _resealed(batch: bytearray, *, base_offset: int) -> bytes:
     stamp_leader(memoryview(batch), base_offset=base_offset, leader_epoch=0)
     return bytes(reseal(batch))
+
+
+def test_a_log_with_batches_without_records_is_the_same_after_a_start() -> None:
+    opened = new_log()
+    for count in (500, 1, 70_000):
+        end = opened.log.log_end_offset
+        gone = encode_empty(base_offset=end, end_offset=end + count, leader_epoch=0)
+        header = parse_header(gone)
+        assert header is not None
+        opened.log.append(memoryview(gone), header, leader_epoch=0, now_ms=NOW_MS)
+        opened.append(b"left")
+    opened.flush()
+
+    again = reopen(disk_of(image_of(opened.disk)))
+
+    assert again.log.log_end_offset == 70_504
+    for offset in (0, 499, 500, 501, 502, 503, 70_502, 70_503):
+        part = again.log.read(offset, bytes_max=1, high_watermark=70_504)
+        assert part is not None
+        (header, *_) = headers_of([part.load().read()])
+        assert header.base_offset <= offset < 70_504
