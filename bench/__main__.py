@@ -11,6 +11,7 @@ from time import gmtime, perf_counter, strftime
 
 from bench import (
     commits,
+    compaction,
     connections,
     consumer,
     failover,
@@ -48,6 +49,7 @@ _WORKLOADS: dict[str, Workload] = {
     "startup": startup.run,
     "groups": groups.run,
     "message_groups": message_groups.run,
+    "compaction": compaction.run,
     "failover": failover.run,
     "partitions": partitions.run,
     "members": members.run,
