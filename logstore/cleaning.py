@@ -5,7 +5,9 @@ never change, and batches follow each other without a gap: what is left of a bat
 its offsets, and a run of batches of which nothing is left becomes one empty batch.
 
 Never taken out: records without a key, chunks of large messages (the message that names them may be
-needed by a queue), markers, and what nobody can decode.
+needed by a queue), markers, and what nobody can decode or has too many records for one batch. What
+is not looked into takes nothing out either, in no cleaning: if it did in one and not in another, a
+tombstone could go before what it deletes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +24,8 @@ from wire.record_batch import BatchHeader, Columns, Headers
 from wire.sparse_batch import SPAN_MAX, encode_empty, encode_sparse
 
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+RECORDS_MAX: Final = 1 << 20
+"""In one batch. Whoever cleans has memory for as many keys."""
 _KEYS: Final = ColumnDecoder(["keys"])
 _KEYS_AND_HEADERS: Final = ColumnDecoder(["keys", "headers"])
 
@@ -49,7 +53,9 @@ class KeyRange:
         """Take in the next batch; return whether it fit."""
         assert header.base_offset <= self.end_offset <= header.next_offset
         # The most that it may need: a batch is in the range as a whole or not at all.
-        if self.is_full or header.record_count > self._keys.room:
+        needed = header.record_count if header.record_count <= RECORDS_MAX else 0
+        assert needed <= self._keys.capacity, "no round would ever come behind this batch"
+        if self.is_full or needed > self._keys.room:
             self.is_full = True
             return False
         columns = _decoded(header, batch)
@@ -121,7 +127,8 @@ class _Gone(msgspec.Struct, frozen=True):
 
 def _cleaned(header: BatchHeader, batch: BytesLike, rules: CleaningRules) -> BytesLike | None:
     """Return what is left of a batch, `None` if no record is."""
-    if header.next_offset > rules.range.end_offset or header.is_control:
+    is_above = header.next_offset > rules.range.end_offset
+    if is_above or header.is_control or header.record_count > RECORDS_MAX:
         return batch
     if not header.record_count:
         return None
@@ -161,7 +168,7 @@ def _rows(columns: Columns) -> Iterator[tuple[int, bytes | None, Headers]]:
 
 def _decoded(header: BatchHeader, batch: BytesLike) -> Columns | None:
     """Return the keys of a batch, and headers if there may be chunks; `None` if nobody can."""
-    if header.is_control:
+    if header.is_control or header.record_count > RECORDS_MAX:
         return None
     decoder = _KEYS_AND_HEADERS if header.has_queue_fields else _KEYS
     try:

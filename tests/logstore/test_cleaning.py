@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logstore import cleaning
 from logstore.batch_run import check_run
 from logstore.cleaning import CleaningRules, KeyRange, clean_batches
 from logstore.key_map import SLOT_BYTES, KeyMap
@@ -297,6 +298,22 @@ def test_what_nobody_can_decode_stays_as_it_is() -> None:
     left = cleaned(log, range_over(log))
 
     assert left[1:] == log[1:]
+
+
+def test_a_batch_with_too_many_records_stays_as_it_is_and_takes_nothing_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cleaning, "RECORDS_MAX", 2)
+    log = log_of([(b"a", b"1")], [(b"a", b"2"), (b"a", b"3"), (b"b", None)], [(b"b", b"4")])
+
+    assert cleaned(log, range_over(log), drops_tombstones=True) == log
+
+
+def test_a_batch_that_no_round_could_take_in_stops_whoever_tries() -> None:
+    log = log_of([(b"%d" % number, b"") for number in range(49)])
+
+    with pytest.raises(AssertionError, match="behind this batch"):
+        range_over(log)
 
 
 def _resealed(batch: bytearray, *, base_offset: int) -> bytes:
