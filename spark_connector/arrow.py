@@ -74,6 +74,8 @@ class ArrowRows:
 
     def add(self, records: RecordColumns) -> None:
         """Add records; nothing of them is referred to afterwards."""
+        if not len(records):
+            return  # Compaction left none of them.
         for column in self._columns:
             self.byte_count += column.add(records)
         self.row_count += len(records)
