@@ -4,6 +4,8 @@ Pure: no clock, no I/O. KIP-101, KIP-279; in one exchange, as in KIP-595: a foll
 log ends and which epoch wrote its last record, and the leader has data, or an earlier place.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from logstore.leader_epoch import LeaderEpochs
@@ -48,6 +50,35 @@ def find_divergence(
     if fetch_offset == start:
         return None  # Below there is nothing that could be compared.
     return Diverging(epoch, epoch_end)
+
+
+def find_stale(
+    leader: LogShape, epochs: Sequence[tuple[int, int]], *, fetch_offset: int
+) -> Diverging | None:
+    """Return where a follower has other records below a last one that is the leader's.
+
+    That cannot come from replicating, but from a disk that has gone back to what it once had, in
+    some places: what another leader wrote there and then was cut off, under valid checksums. Such
+    records are of older epochs than those that belong there, so epochs begin elsewhere.
+
+    Args:
+        leader: The leader's log, of which nothing is damaged.
+        epochs: Which epochs wrote the follower's log, and from where on.
+        fetch_offset: Where that ends.
+    """
+    own = leader.leader_epochs.entries
+    if not own or not epochs:
+        return None
+    known_from = max(own[0][1], epochs[0][1])  # Where a log begins, no epoch needs to begin.
+    known_to = min(fetch_offset, leader.log_end_offset)
+    theirs = LeaderEpochs(epochs)
+    found = [
+        {(each.epoch_before(known_from + 1), known_from)}
+        | {entry for entry in each.entries if entry[1] > known_from}
+        for each in (leader.leader_epochs, theirs)
+    ]
+    offset = min((start for _, start in found[0] ^ found[1]), default=known_to)
+    return Diverging(None, offset) if offset < known_to else None
 
 
 def truncation_offset(follower: LogShape, diverging: Diverging) -> int:

@@ -106,10 +106,17 @@ class FollowerSession:
         if key in self._by_key:
             self._due[key] = None
 
-    def words(self, place_of: Callable[[Key], Place]) -> SessionWords:
-        """Return what the next request has to say."""
+    def words(
+        self,
+        place_of: Callable[[Key], Place],
+        epochs_of: Callable[[Key], list[tuple[int, int]]],
+    ) -> SessionWords:
+        """Return what the next request has to say; `epochs_of` is asked about new partitions."""
         new = [self._by_key[key] for key in self._new]
-        followed = [FollowedPartition(each.number, *each.key, each.leader_epoch) for each in new]
+        followed = [
+            FollowedPartition(each.number, *each.key, each.leader_epoch, epochs_of(each.key))
+            for each in new
+        ]
         positions: list[ReplicaPosition] = []
         for key in self._due:
             each = self._by_key[key]
@@ -158,6 +165,7 @@ class SessionPartition:
     __slots__ = (
         "awaits_report",
         "followed",
+        "is_compared",
         "is_reported",
         "position",
         "told_high_watermark",
@@ -168,6 +176,8 @@ class SessionPartition:
         """Know no position yet."""
         self.followed = followed
         self.position: ReplicaPosition | None = None
+        self.is_compared = False
+        """Whether the epochs of the follower's log were found to be those of the leader's."""
         self.is_reported = False
         """Whether the position was compared with the leader's log, and taken note of."""
         self.awaits_report = False

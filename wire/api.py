@@ -226,7 +226,7 @@ REPLICA_FETCH = Api(
     ApiKey.REPLICA_FETCH,
     replication.ReplicaFetchRequest,
     replication.ReplicaFetchReply,
-    max_version=3,
+    max_version=4,
 )
 REPLICA_DURABLE = Api(
     ApiKey.REPLICA_DURABLE,

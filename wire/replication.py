@@ -31,6 +31,10 @@ class FollowedPartition(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     leader_epoch: int
     """In which the follower knows the leader; refused in another."""
+    leader_epochs: list[tuple[int, int]] = []
+    """Which epochs wrote the follower's log, each with the offset of its first record; the last
+    ones, if there are many. Empty when it should not be compared: while the cluster counts on it,
+    or records of it are damaged. Since version 4."""
 
 
 class ReplicaPosition(msgspec.Struct, frozen=True, array_like=True):
@@ -77,7 +81,7 @@ class Diverging(msgspec.Struct, frozen=True, array_like=True):
 
     epoch: int | None
     """The latest epoch of the leader's log that is not after the follower's last one; `None` when
-    all of its epochs are later."""
+    all of its epochs are later, or when `end_offset` is where the logs part."""
     end_offset: int
     """Where that epoch ends in the leader's log (exclusive)."""
 

@@ -50,6 +50,8 @@ _MAX_WAIT_MS: Final = 500
 _SILENCE_S: Final = 2.0
 """A leader that does not answer for so long beyond `_MAX_WAIT_MS` is taken for unreachable."""
 _BYTES_MAX: Final = 8 << 20
+_EPOCHS_MAX: Final = 1000
+"""So many leader epochs of a log are compared with those of the leader."""
 _NO_APPEND: Final = (DiskFullError, LogOfflineError, OverloadedError)
 """Why a log takes nothing, for good or for now."""
 
@@ -172,7 +174,7 @@ class Fetcher:
                 begins_session,
                 max_wait_ms,
                 _BYTES_MAX,
-                *self._session.words(self._place_of),
+                *self._session.words(self._place_of, self._epochs_of),
                 self._surroundings.partitions.has_readers,
             )
             begins_session = False
@@ -195,6 +197,14 @@ class Fetcher:
         is_doubtful = key in self._doubtful
         self._doubtful.pop(key, None)
         return Place(follower.position(_shape(partition)), durable, is_whole, is_doubtful)
+
+    def _epochs_of(self, key: Key) -> list[tuple[int, int]]:
+        """Return by what the leader may find that this disk has gone back, if that may cost all."""
+        log = self._partitions[key].log
+        known = self._surroundings.state.partition(*key)
+        if known is None or self._surroundings.node_id in known.counted_on or log.damage:
+            return []
+        return list(log.leader_epochs.entries[-_EPOCHS_MAX:])
 
     def _report(self, partitions: list[ReplicaDurable], *, ends_wait: bool) -> None:
         connection, identity = self._connection, self._identity

@@ -15,7 +15,7 @@ from broker.replication.surroundings import Surroundings, now_ms
 from broker.replication.throttle import CatchUpThrottle
 from broker.replier import Asking, Replier
 from broker.waiting import Waiting
-from isr.divergence import LogShape, find_divergence
+from isr.divergence import LogShape, find_divergence, find_stale
 from isr.fetch_session import LeaderSession, SessionPartition
 from isr.follower_progress import FollowerReport
 from isr.leader import PartitionLeader
@@ -362,6 +362,7 @@ class ReplicaServer:
                 return
         except BrokerError:
             return  # It is said when the partition is looked at.
+        entry.is_compared = True
         session.watch(number, partition)
         entry.is_reported = True
         report = FollowerReport(
@@ -395,11 +396,16 @@ class ReplicaServer:
     def _divergence(partition: Partition, entry: SessionPartition) -> Diverging | None:
         position, log = entry.position, partition.log
         assert position is not None
-        return find_divergence(
-            LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs),
+        shape = LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs)
+        found = find_divergence(
+            shape,
             fetch_offset=position.fetch_offset,
             last_fetched_epoch=position.last_fetched_epoch,
         )
+        if found is not None or entry.is_compared or log.damage:
+            return found
+        epochs = entry.followed.leader_epochs
+        return find_stale(shape, epochs, fetch_offset=position.fetch_offset)
 
     def _look(
         self,

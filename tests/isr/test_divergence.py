@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isr.divergence import LogShape, find_divergence, truncation_offset
+from isr.divergence import LogShape, find_divergence, find_stale, truncation_offset
 from logstore.leader_epoch import LeaderEpochs
 from wire.errors import OffsetOutOfRangeError
 from wire.replication import Diverging
@@ -129,3 +129,59 @@ def test_questions_lead_to_the_place_where_the_logs_part(logs: tuple[Lineage, Li
     assert follower == logs[0][: len(follower)]
     assert len(follower) == common
     assert rounds <= 7
+
+
+def compare(leader: LogShape, follower: LogShape) -> Diverging | None:
+    epochs = follower.leader_epochs.entries
+    return find_stale(leader, epochs, fetch_offset=follower.log_end_offset)
+
+
+def test_a_disk_that_went_back_below_the_last_epoch_is_found_by_where_epochs_begin() -> None:
+    """Life 8600509: offset 2 is of epoch 2 again, as it was before it was cut off."""
+    leader, follower = shape(1, 1, 3, 3, 3), shape(1, 1, 2, 3, 3)
+
+    assert ask(leader, follower) is None, "the last epoch is the same"
+    diverging = compare(leader, follower)
+
+    assert diverging == Diverging(None, 2)
+    assert truncation_offset(follower, diverging) == 2
+
+
+def test_a_log_that_went_back_where_it_begins_is_of_no_use() -> None:
+    diverging = compare(shape(2, 2, 3, start=5), shape(1, 2, 3, start=5))
+
+    assert diverging == Diverging(None, 5)
+
+
+def test_logs_that_begin_at_different_offsets_are_compared_where_both_are() -> None:
+    assert compare(shape(1, 1, 2, 2, 3), shape(2, 3, start=3)) is None
+    assert compare(shape(2, 3, start=3), shape(1, 1, 2, 2, 3)) is None
+    assert compare(shape(3, 3, start=8), shape(1, 1, 2)) is None
+    assert compare(shape(), shape(1)) is None
+    assert compare(shape(1), shape()) is None
+
+
+@given(
+    epochs=st.lists(st.integers(1, 5), min_size=1, max_size=9).map(sorted),
+    starts=st.tuples(st.integers(0, 8), st.integers(0, 8)),
+    went_back=st.none() | st.tuples(st.integers(0, 8), st.integers(0, 4)),
+)
+def test_a_log_is_found_to_have_gone_back_where_it_has(
+    epochs: list[int], starts: tuple[int, int], went_back: tuple[int, int] | None
+) -> None:
+    """What comes back is of an older epoch, and epochs still do not fall: else that is damage."""
+    changed = list(epochs)
+    if went_back is not None and went_back[0] < len(epochs):
+        at, epoch = went_back
+        changed[at] = min(epoch, epochs[at])
+    begins = [min(start, len(epochs) - 1) for start in starts]
+    leader = shape(*epochs[begins[0] :], start=begins[0])
+    if changed != sorted(changed):
+        return
+    follower = shape(*changed[begins[1] :], start=begins[1])
+
+    diverging = compare(leader, follower)
+
+    both = range(max(begins), len(epochs))
+    parts = [offset for offset in both if changed[offset] != epochs[offset]]
+    assert (None if diverging is None else diverging.end_offset) == min(parts, default=None)

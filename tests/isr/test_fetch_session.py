@@ -18,8 +18,25 @@ def place_of(key: Key) -> Place:
     return Place(FetchPosition(key[1] * 10, None), 0)
 
 
+def no_epochs(_: Key) -> list[tuple[int, int]]:
+    return []
+
+
 def request(words: SessionWords, *, begins: bool = False) -> ReplicaFetchRequest:
     return ReplicaFetchRequest(IDENTITY, begins, 500, 1000, *words)
+
+
+def test_the_epochs_of_a_log_are_said_when_it_is_followed_and_not_again() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+
+    first, _, _ = session.words(place_of, lambda _: [(3, 0), (6, 5)])
+    session.is_due(A)
+    again, positions, _ = session.words(place_of, lambda _: [(3, 0), (6, 5)])
+
+    assert [each.leader_epochs for each in first] == [[(3, 0), (6, 5)]]
+    assert again == []
+    assert len(positions) == 1
 
 
 def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
@@ -27,7 +44,7 @@ def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
     session.follow(A, 7)
     session.follow(B, 8)
 
-    followed, positions, unfollowed = session.words(place_of)
+    followed, positions, unfollowed = session.words(place_of, no_epochs)
     assert [(each.topic_id, each.partition, each.leader_epoch) for each in followed] == [
         (*A, 7),
         (*B, 8),
@@ -35,28 +52,28 @@ def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
     assert positions == [ReplicaPosition(0, 0, None, 0), ReplicaPosition(1, 30, None, 0)]
     assert unfollowed == []
 
-    assert session.words(place_of) == ([], [], [])
+    assert session.words(place_of, no_epochs) == ([], [], [])
 
 
 def test_what_has_moved_is_said_again() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
-    session.words(place_of)
+    session.words(place_of, no_epochs)
 
     session.is_due(B)
 
-    assert session.words(place_of) == ([], [ReplicaPosition(1, 30, None, 0)], [])
+    assert session.words(place_of, no_epochs) == ([], [ReplicaPosition(1, 30, None, 0)], [])
 
 
 def test_another_leader_epoch_is_another_partition_to_the_session() -> None:
     session = FollowerSession()
     session.follow(A, 7)
-    session.words(place_of)
+    session.words(place_of, no_epochs)
 
     session.follow(A, 9)
 
-    followed, _, unfollowed = session.words(place_of)
+    followed, _, unfollowed = session.words(place_of, no_epochs)
     assert [(each.number_in_session, each.leader_epoch) for each in followed] == [(1, 9)]
     assert unfollowed == [0]
     assert session.asked(0) is None
@@ -69,7 +86,7 @@ def test_what_the_leader_never_heard_of_is_not_taken_back() -> None:
     assert session.number_of(A) is None
     session.unfollow(A)
 
-    assert session.words(place_of) == ([], [], [])
+    assert session.words(place_of, no_epochs) == ([], [], [])
     assert len(session) == 0
 
 
@@ -77,12 +94,12 @@ def test_on_another_connection_all_is_said_anew() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
-    session.words(place_of)
+    session.words(place_of, no_epochs)
     session.unfollow(A)
 
     session.begin()
 
-    followed, positions, unfollowed = session.words(place_of)
+    followed, positions, unfollowed = session.words(place_of, no_epochs)
     assert [each.number_in_session for each in followed] == [0]
     assert len(positions) == 1
     assert unfollowed == []
@@ -92,7 +109,7 @@ def test_a_leader_looks_at_what_it_was_told_of_and_at_what_happened() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     ours.follow(B, 8)
-    theirs.take(request(ours.words(place_of), begins=True))
+    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
     assert list(theirs.due) == [0, 1]
 
     for number in (0, 1):
@@ -110,14 +127,14 @@ def test_what_a_follower_cannot_use_is_not_said_again_before_it_reports() -> Non
     """Else a leader would send the same batches at every append, to a follower with a full disk."""
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
-    theirs.take(request(ours.words(place_of), begins=True))
+    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
     theirs.told(0, high_watermark=5, log_start_offset=0, awaits_report=True)
 
     theirs.touch(0)
     assert list(theirs.due) == []
 
     ours.is_due(A)
-    theirs.take(request(ours.words(place_of)))
+    theirs.take(request(ours.words(place_of, no_epochs)))
     assert list(theirs.due) == [0]
     theirs.told(0, high_watermark=5, log_start_offset=0)
     theirs.touch(0)
@@ -131,7 +148,7 @@ def test_a_follower_says_whether_its_replica_is_whole() -> None:
     def damaged_at(key: Key) -> Place:
         return place_of(key)._replace(is_whole=False, is_doubtful=True)
 
-    theirs.take(request(ours.words(damaged_at), begins=True))
+    theirs.take(request(ours.words(damaged_at, no_epochs), begins=True))
 
     position = theirs.partitions[0].position
     assert position == ReplicaPosition(0, 0, None, 0, is_whole=False, is_doubtful=True)
@@ -141,10 +158,10 @@ def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     ours.follow(B, 8)
-    theirs.take(request(ours.words(place_of), begins=True))
+    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
 
     ours.is_due(A)
-    theirs.take(request(ours.words(place_of)))
+    theirs.take(request(ours.words(place_of, no_epochs)))
 
     assert list(theirs.due) == [1, 0]
 
@@ -152,12 +169,12 @@ def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
 def test_a_session_begins_with_nothing() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
-    theirs.take(request(ours.words(place_of), begins=True))
+    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
     ours.unfollow(A)
     ours.follow(B, 8)
     ours.begin()
 
-    assert theirs.take(request(ours.words(place_of), begins=True)) == [0]
+    assert theirs.take(request(ours.words(place_of, no_epochs), begins=True)) == [0]
 
     assert [each.followed.topic_id for each in theirs.partitions.values()] == [B[0]]
 
@@ -190,7 +207,7 @@ def test_both_sides_know_the_same(steps: list[tuple[str, int]]) -> None:
             case _:
                 ends[number] += 1
                 ours.is_due(key)
-        words = ours.words(lambda key: Place(FetchPosition(ends[key[1]], None), 0))
+        words = ours.words(lambda key: Place(FetchPosition(ends[key[1]], None), 0), no_epochs)
         theirs.take(request(words, begins=is_new))
         is_new = False
 

@@ -37,6 +37,7 @@ FETCH = (
                 topic_id=bytes(range(16)),
                 partition=3,
                 leader_epoch=6,
+                leader_epochs=[(2, 0), (5, 1000)],
             )
         ],
         positions=[
@@ -67,13 +68,15 @@ FETCH = (
     ),
 )
 
-FETCH_V2 = replace(FETCH[0], has_readers=False)
+_FOLLOWED_V3 = [replace(each, leader_epochs=[]) for each in FETCH[0].followed]
+FETCH_V3 = replace(FETCH[0], followed=_FOLLOWED_V3)
+FETCH_V2 = replace(FETCH_V3, has_readers=False)
 FETCH_V1 = ReplicaFetchRequest(
     identity=IDENTITY,
     begins_session=True,
     max_wait_ms=500,
     bytes_max=8_388_608,
-    followed=FETCH[0].followed,
+    followed=_FOLLOWED_V3,
     positions=[ReplicaPosition(4, 1019, 5, 1000), ReplicaPosition(5, 0, None, 0)],
     unfollowed=[3],
 )

@@ -436,6 +436,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "fetch_request_v1": FETCH_REQUEST_V1,
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
+    "replica_fetch_request_v3": replication_samples.FETCH_V3,
     "heartbeat_request_v1": HeartbeatRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
         node_id=2,
