@@ -1,5 +1,7 @@
 """A few lives of clusters with queues, always the same; `make queue-lives` looks for others."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -12,6 +14,7 @@ from tests.simulation.queues.sometimes import PROBES
 SECONDS = 2.0
 LIFE_COUNT = 2
 CANARY_SEEDS = range(6, 8)
+KEPT = sorted(QUEUES.kept_plans.glob("*.json"))
 
 
 @pytest.mark.parametrize("seed", range(LIFE_COUNT))
@@ -56,3 +59,10 @@ def test_a_planted_bug_is_caught(name: str) -> None:
 
 def test_planted_bugs_have_names_that_say_what_is_wrong() -> None:
     assert len({mutant.name for mutant in QUEUES.mutants}) == len(QUEUES.mutants) >= 20
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
+    report = live(QUEUES.load_plan(path))
+
+    assert report.checker is None, report.problem
