@@ -34,6 +34,11 @@ test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k fram
 test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spark ARGS="-k stream"
 	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/spark $(ARGS)
 
+.PHONY: spark-trial
+spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers while Spark works, needs Java: make spark-trial
+	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
+		--timeout 600 tests/spark_trials $(ARGS)
+
 check: format-check lint types contracts limits wheel ## All that must hold besides the tests
 
 format: $(VENV)/installed-dev ## Format the code and apply safe fixes

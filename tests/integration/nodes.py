@@ -67,6 +67,15 @@ class Nodes:
         """End a broker with SIGKILL."""
         self._running[node_id][0].cancel()
 
+    async def kill_and_wait(self, node_id: int) -> None:
+        """End a broker with SIGKILL, and return when it is dead."""
+        self.kill(node_id)
+        await self.process(node_id).process.wait()
+
+    def process(self, node_id: int) -> BrokerProcess:
+        """Return the process of a broker, the last one if none runs."""
+        return self._running[node_id][1]
+
     def stop(self, node_id: int) -> None:
         """Let a broker do nothing (SIGSTOP)."""
         self._running[node_id][1].signal(signal.SIGSTOP)
