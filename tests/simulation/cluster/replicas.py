@@ -9,6 +9,7 @@ from typing import final
 import msgspec
 
 from broker.partition import Partition as Replica
+from coordinator.catalog import topic_of_staging
 from coordinator.cluster.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -147,11 +148,15 @@ class Replicas:
     def waits(self, replica: Replica, acks: Acks) -> None:
         """See `ReplicaListener`.
 
-        Whoever waits at the journal of a queue may wait for what was appended long ago.
+        Whoever waits at the journal of a queue may wait for what was appended long ago; so does
+        who appends what was staged, when a leader before had done so.
         """
         node_id, leader = self._node_of(replica), replica.leader
-        topic = self._minutes.image.state.catalog.topic_by_id(replica.key[0])
+        catalog = self._minutes.image.state.catalog
+        topic = catalog.topic_by_id(replica.key[0])
         if topic is not None and topic.queue is not None:
+            return
+        if any(topic_of_staging(each.name) for each in catalog.companions_of(replica.key[0])):
             return
         if node_id is not None and leader is not None and acks is Acks.ALL:
             waits = Waits(node_id, replica.key, leader.replicas.has_enough)
