@@ -144,7 +144,7 @@ def test_a_disk_that_went_back_below_the_last_epoch_is_found_by_where_epochs_beg
     diverging = compare(leader, follower)
 
     assert diverging == Diverging(None, 2)
-    assert truncation_offset(follower, diverging) == 2
+    assert truncation_offset(follower, Diverging(None, 2)) == 2
 
 
 def test_a_log_that_went_back_where_it_begins_is_of_no_use() -> None:
