@@ -19,6 +19,8 @@ from tests.integration.processes import TIDELOG
 from tests.netns.life import Life, Report, live
 from tests.netns.namespaces import isolated, missing_here
 
+_TOLD_LINES = 60
+
 
 def main() -> int:
     """Run the command line; return the exit status."""
@@ -64,9 +66,18 @@ def _live(arguments: argparse.Namespace, workshop: Path) -> int:
     report = trio.run(live, life)
     for problem in report.problems:
         _say(f"WRONG: {problem}")
+    if report.problems:
+        _tell_logs(directory)
     _say(f"faults: {_described(report.counts)}")
     _say(_summary(report, arguments))
     return 1 if report.problems else 0
+
+
+def _tell_logs(directory: Path) -> None:
+    """Say how the logs of the brokers end: the next run may not show it again."""
+    for log in sorted(directory.glob("*/log")):
+        for line in log.read_text(encoding="utf-8").splitlines()[-_TOLD_LINES:]:
+            _say(f"broker {log.parent.name}: {line}")
 
 
 def _summary(report: Report, arguments: argparse.Namespace) -> str:
