@@ -72,8 +72,8 @@ class InSyncKeeper:
     def reported(self, partition: Partition) -> None:
         """Take note that a follower has reported: it may have to join at once."""
         leader = partition.leader
-        if leader is not None and not leader.is_all_in_sync:
-            self._look(partition)
+        if leader is not None and not leader.is_all_in_sync and not self._look(partition):
+            self.changed(partition)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -83,22 +83,25 @@ class InSyncKeeper:
                 await self._is_active.wait()
                 await trio.sleep(_TICK_S)
                 for partition in list(self._active):
-                    self._look(partition)
+                    was_looked_at = self._look(partition)
                     leader = partition.leader
-                    if leader is None or leader.next_deadline_ms() is None:
+                    # An idle follower does not report again: what it said is not to be forgotten.
+                    if leader is None or (was_looked_at and leader.next_deadline_ms() is None):
                         self._active.pop(partition, None)
                 if not self._active:
                     self._is_active = trio.Event()
 
-    def _look(self, partition: Partition) -> None:
+    def _look(self, partition: Partition) -> bool:
+        """Ask for what the leader wishes; return whether it could be asked what that is."""
         leader = partition.leader
         if leader is None or not self._surroundings.registration.may_lead():
-            return
+            return False
         wish = leader.next_wish(now_ms=now_ms())
         partition.progressed()
         if wish is not None:
             self._wishes.append(_Wish(partition, leader, wish))
             self._has_wishes.set()
+        return True
 
     async def _submit_wishes(self) -> None:
         while True:

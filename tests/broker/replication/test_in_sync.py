@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from broker.replication.in_sync import is_refusal
+from broker.partition import Partition
+from broker.replication.in_sync import InSyncKeeper, is_refusal
 from client.client import Client
 from tests.broker.replication.three_brokers import (
     NODES,
@@ -42,6 +43,39 @@ def test_a_follower_whose_disk_is_slow_leaves_and_comes_back() -> None:
         assert trio.current_time() - before > 8
 
     live(1, main, replica_lag_max_ms=1000)
+
+
+def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may_again() -> None:
+    """Once only does a follower say where its log ends, in a partition where nothing happens."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        await until(lambda: brokers.in_sync() == set(NODES))
+        follower, *_ = brokers.followers()
+        partition = brokers.partition(await brokers.leads())
+        assert partition is not None
+        (keeper,) = (each for each in partition.watchers if isinstance(each, InSyncKeeper))
+        registration = vars(keeper)["_surroundings"].registration
+        brokers.kill(follower)
+        await until(lambda: brokers.in_sync() == {*NODES} - {follower})
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(registration, "may_lead", lambda: False)
+            brokers.start(follower)
+            await until(lambda: follows(partition, follower))
+            await trio.sleep(5)
+            assert brokers.in_sync() == {*NODES} - {follower}
+
+        await until(lambda: brokers.in_sync() == set(NODES))
+
+    live(1, main)
+
+
+def follows(partition: Partition, node_id: int) -> bool:
+    """Return whether a leader has been told where the log of a follower ends, by its new process."""
+    leader = partition.leader
+    facts = None if leader is None else vars(leader)["_followers"].progress_of(node_id)
+    return facts is not None and facts.broker_epoch is not None
 
 
 def test_with_too_few_in_sync_nothing_is_appended_and_all_goes_on_when_there_are_enough() -> None:
