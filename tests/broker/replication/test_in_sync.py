@@ -72,7 +72,7 @@ def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may
 
 
 def follows(partition: Partition, node_id: int) -> bool:
-    """Return whether a leader has been told where the log of a follower ends, by its new process."""
+    """Return whether a leader has been told where the log of a follower ends."""
     leader = partition.leader
     facts = None if leader is None else vars(leader)["_followers"].progress_of(node_id)
     return facts is not None and facts.broker_epoch is not None
