@@ -8,6 +8,7 @@ A replica that has lost its files is *in doubt* until the cluster counts on it n
 here as well: opening its log makes files, and the next start would find nothing amiss.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, final
 
@@ -51,10 +52,11 @@ class ReplicaManifest:
         self._env = env
         self._disk = disk
         self._saving = trio.Lock()
-        self._wanted: dict[Key, None] = {}
-        """As it shall be."""
-        self._saved: frozenset[Key] = frozenset()
-        """As it is on the disk."""
+        self._replicas: dict[bytes, list[int]] = {}
+        """As it shall be; numbers in order. In the form in which it is written, for it is written
+        again and again while many replicas are made."""
+        self._unsaved: set[Key] = set()
+        """Those of them that may not be on the disk."""
         self._in_doubt: dict[Key, ReplicaInDoubt] = {}
         self.is_lost = False
         """Whether it was there once and cannot be read: any replica may have been entered."""
@@ -66,7 +68,7 @@ class ReplicaManifest:
 
     def has(self, key: Key) -> bool:
         """Return whether a replica was made here."""
-        return key in self._saved
+        return self._is_wanted(key) and key not in self._unsaved
 
     async def load(self, *, is_expected: bool) -> None:
         """Read what an earlier process has written; `is_expected` if one has.
@@ -89,10 +91,7 @@ class ReplicaManifest:
                 reason = f"{self._disk.root}/{MANIFEST_NAME} is missing"
                 self._env.probe("replica_manifest_lost", severity="error", reason=reason)
             return
-        self._wanted = {
-            (topic_id, number): None for topic_id, numbers in content.replicas for number in numbers
-        }
-        self._saved = frozenset(self._wanted)
+        self._replicas = {topic_id: sorted(numbers) for topic_id, numbers in content.replicas}
         self._in_doubt = {(each.topic_id, each.partition): each for each in content.in_doubt}
 
     async def begin(
@@ -108,14 +107,16 @@ class ReplicaManifest:
         Raises:
             OSError: The disk is full or failed.
         """
-        before = (dict(self._wanted), dict(self._in_doubt))
-        if self.is_lost:
-            self._wanted = dict.fromkeys(each for each in replicas)
+        before = (self._keys(), dict(self._in_doubt))
         for each in in_doubt:
             self._in_doubt[each.topic_id, each.partition] = each
-        self._wanted = {key: None for key in self._wanted if key in replicas}
+        for key in before[0].difference(replicas):
+            self._forget(key)
         self._in_doubt = {key: each for key, each in self._in_doubt.items() if key in replicas}
-        if self.is_lost or is_new or before != (self._wanted, self._in_doubt):
+        if self.is_lost:
+            for key in replicas:
+                self._enter(key)
+        if self.is_lost or is_new or before != (self._keys(), self._in_doubt):
             await self._save()
         self.is_lost = False
 
@@ -125,14 +126,14 @@ class ReplicaManifest:
         Raises:
             OSError: The disk is full or failed; it is not entered.
         """
-        self._wanted[key] = None
+        self._enter(key)
         async with self._saving:
-            if key in self._saved or key not in self._wanted:
-                return
+            if key not in self._unsaved:
+                return  # Another one has written it, or it was removed meanwhile.
             try:
                 await self._write()
             except OSError:
-                self._wanted.pop(key, None)
+                self._forget(key)
                 raise
 
     async def remove(self, keys: Iterable[Key]) -> None:
@@ -141,16 +142,16 @@ class ReplicaManifest:
         Raises:
             OSError: The disk is full or failed; the next start knows that they are not to be here.
         """
-        gone = [key for key in keys if key in self._wanted]
+        gone = [key for key in keys if self._is_wanted(key)]
         for key in gone:
-            del self._wanted[key]
+            self._forget(key)
             self._in_doubt.pop(key, None)
         if gone:
             await self._save()
 
     async def remove_topic(self, topic_id: bytes) -> None:
         """Forget all replicas of a topic; as `remove`."""
-        await self.remove([key for key in self._wanted if key[0] == topic_id])
+        await self.remove([(topic_id, number) for number in self._replicas.get(topic_id, ())])
 
     async def settle(self) -> None:
         """Take note that the cluster counts on none of those in doubt any more, durably.
@@ -162,15 +163,37 @@ class ReplicaManifest:
             self._in_doubt = {}
             await self._save()
 
+    def _keys(self) -> set[Key]:
+        return {
+            (topic_id, number) for topic_id, numbers in self._replicas.items() for number in numbers
+        }
+
+    def _is_wanted(self, key: Key) -> bool:
+        numbers = self._replicas.get(key[0], ())
+        place = bisect_left(numbers, key[1])
+        return place < len(numbers) and numbers[place] == key[1]
+
+    def _enter(self, key: Key) -> None:
+        if not self._is_wanted(key):
+            insort(self._replicas.setdefault(key[0], []), key[1])
+            self._unsaved.add(key)
+
+    def _forget(self, key: Key) -> None:
+        self._unsaved.discard(key)
+        if self._is_wanted(key):
+            numbers = self._replicas[key[0]]
+            numbers.remove(key[1])
+            if not numbers:
+                del self._replicas[key[0]]
+
     async def _save(self) -> None:
         async with self._saving:
             await self._write()
 
     async def _write(self) -> None:
-        topics: dict[bytes, list[int]] = {}
-        for topic_id, number in self._wanted:
-            topics.setdefault(topic_id, []).append(number)
-        written = frozenset(self._wanted)
-        content = ManifestContent(list(topics.items()), list(self._in_doubt.values()))
-        await self._env.offload(lambda: write_small_file(self._disk, MANIFEST_NAME, content))
-        self._saved = written
+        entering = set(self._unsaved)
+        content = ManifestContent(list(self._replicas.items()), list(self._in_doubt.values()))
+        # Encoded here, for it may change while a thread writes it.
+        encoded = msgspec.Raw(msgspec.msgpack.encode(content))
+        await self._env.offload(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))
+        self._unsaved -= entering

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from broker.replica_manifest import MANIFEST_NAME, ReplicaInDoubt, ReplicaManifest
@@ -66,6 +67,41 @@ async def test_many_replicas_at_a_time_are_entered_in_a_few_writes(world: World)
     assert all(again.has((bytes(16), number)) for number in range(100))
     writes = [call for call in world.disk.changes[before:] if call[0] == "rename"]
     assert len(writes) <= 2
+
+
+async def test_a_replica_that_is_removed_while_it_is_entered_is_not_there(world: World) -> None:
+    manifest = await with_replicas(world, A)
+
+    async with trio.open_nursery() as nursery:
+        world.work.hold_work()
+        nursery.start_soon(manifest.add, B)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not manifest.has(B)
+        nursery.start_soon(manifest.remove, [B])
+        await trio.testing.wait_all_tasks_blocked()
+        world.work.let_all()
+
+    assert not manifest.has(B)
+    assert not (await loaded(world, world.disk.power_cut(Random(1)))).has(B)
+
+
+async def test_a_replica_that_is_removed_and_comes_back_while_it_is_entered_is_there(
+    world: World,
+) -> None:
+    manifest = await with_replicas(world, A)
+
+    async with trio.open_nursery() as nursery:
+        world.work.hold_work()
+        nursery.start_soon(manifest.add, B)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(manifest.remove, [B])
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(manifest.add, B)
+        await trio.testing.wait_all_tasks_blocked()
+        world.work.let_all()
+
+    assert manifest.has(B)
+    assert (await loaded(world, world.disk.power_cut(Random(1)))).has(B)
 
 
 async def test_a_replica_in_doubt_is_in_doubt_until_that_is_settled(world: World) -> None:
