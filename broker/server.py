@@ -18,37 +18,23 @@ import trio
 
 from broker.acceptor import Acceptor, listen
 from broker.apis import APIS
+from broker.client_service import serve_clients
 from broker.config import BrokerConfig, parse_address
 from broker.data_directory import DataDirectory, open_data_directory
-from broker.dispatch import ClientHandlers, Dispatcher
+from broker.dispatch import Dispatcher
 from broker.flusher import Flusher
 from broker.handlers.cluster import ClusterHandler
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.groups import CommitHandler
 from broker.handlers.introduction import IntroductionHandler
-from broker.handlers.moves import MovesHandler
-from broker.handlers.offsets import OffsetsHandler
-from broker.handlers.produce import ProduceHandler
-from broker.handlers.producers import ProducersHandler
-from broker.handlers.queue_admin import QueueAdminHandler
 from broker.handlers.raft import RaftHandler
-from broker.handlers.reassignment import ReassignmentHandler
-from broker.handlers.session import SessionHandler
-from broker.handlers.topic_extents import TopicExtentsHandler
-from broker.handlers.topics import TopicsHandler
-from broker.log_extents import LogExtents
 from broker.maintenance import Maintenance
 from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
-from broker.queues.handlers import QueueSurroundings, queue_handlers
 from broker.replication.roles import Roles
 from broker.replication.surroundings import Surroundings
 from broker.scrubber import Scrubber, ScrubProgress
-from broker.staging.handlers import staging_handlers
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
 from coordinator.founding import open_node
-from coordinator.group_coordinator import GroupCoordinator
 from coordinator.registration import BrokerPlace, Registration
 from logstore.disk import Disk
 from logstore.file_cache import FileCache
@@ -183,7 +169,13 @@ class Broker:
         await keeper.start()
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
-        self._serve_clients(cluster, partitions, keeper)
+        serve_clients(
+            self._surroundings,
+            self._config,
+            keeper,
+            waiting=self._waiting,
+            dispatcher=self._dispatcher,
+        )
         maintenance = Maintenance(
             self._env,
             self._config,
@@ -353,82 +345,6 @@ class Broker:
         if self._config.advertised:
             return parse_address(self._config.advertised)
         return self._config.peer_addresses.get(self._config.node_id, self._acceptor.address)
-
-    def _serve_clients(
-        self, cluster: ClusterNode, partitions: Partitions, keeper: PartitionKeeper
-    ) -> None:
-        env, config = self._env, self._config
-        session = SessionHandler(config, cluster, partitions)
-        topics = TopicsHandler(env, config, cluster, partitions, keeper, self._flusher)
-        queue_administration = QueueAdminHandler(env, config, cluster, keeper)
-        waiting, bytes_max = self._waiting, config.fetch_bytes_max
-        fetch = FetchHandler(env, partitions, waiting, self._nursery, fetch_bytes_max=bytes_max)
-        offsets = OffsetsHandler(env, partitions)
-        surroundings = self._queue_surroundings(cluster, partitions, offsets)
-        queues = queue_handlers(surroundings)
-        staged_bytes_max = config.staged_bytes_max
-        staging = staging_handlers(surroundings, keeper, staged_bytes_max=staged_bytes_max)
-        for serve in (queues.server.run, staging.server.run):
-            self._nursery.start_soon(serve)
-        extents = LogExtents(
-            cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, self._nursery
-        )
-        groups = GroupCoordinator(env, cluster.raft, cluster.metadata, extents, config.groups)
-        self._nursery.start_soon(groups.run)
-        moves, administration = MovesHandler(cluster.metadata, partitions), ClusterHandler(cluster)
-        self._dispatcher.serve_brokers(
-            {api.DESCRIBE_MOVES: moves.describe}, {api.EXTENTS: extents.answer}
-        )
-        self._dispatcher.serve_clients(
-            ClientHandlers(
-                session,
-                ProduceHandler(env, partitions, self._flusher, self._waiting),
-                fetch,
-                CommitHandler(groups),
-                queues,
-                staging,
-                {
-                    api.CREATE_TOPIC: topics.create,
-                    api.DESCRIBE_TOPICS: topics.describe,
-                    api.ALTER_TOPIC: topics.alter,
-                    api.DELETE_TOPIC: topics.delete,
-                    api.DELETE_RECORDS: topics.delete_records,
-                    api.INIT_PRODUCER: session.init_producer,
-                    api.DESCRIBE_PRODUCER: ProducersHandler(partitions).describe,
-                    api.LIST_OFFSETS: offsets.list_offsets,
-                    api.TOPIC_EXTENTS: TopicExtentsHandler(cluster, partitions).answer,
-                    api.GROUP_HEARTBEAT: groups.heartbeat,
-                    api.FETCH_OFFSETS: groups.fetch_offsets,
-                    api.LIST_GROUPS: groups.administration.list_groups,
-                    api.DESCRIBE_GROUPS: groups.administration.describe_groups,
-                    api.RESET_OFFSETS: groups.administration.reset_offsets,
-                    api.DELETE_GROUP: groups.administration.delete_group,
-                    api.ELECT_LEADERS: administration.elect,
-                    api.ALTER_CLUSTER: administration.alter,
-                    api.DRAIN_BROKER: administration.drain,
-                    api.UNREGISTER_BROKER: administration.unregister,
-                    api.REASSIGN: ReassignmentHandler(cluster).reassign,
-                    api.CREATE_QUEUE: queue_administration.create,
-                    api.DESCRIBE_QUEUES: queue_administration.describe,
-                    api.ALTER_QUEUE: queue_administration.alter,
-                    api.DELETE_QUEUE: queue_administration.delete,
-                },
-            )
-        )
-
-    def _queue_surroundings(
-        self, cluster: ClusterNode, partitions: Partitions, offsets: OffsetsHandler
-    ) -> QueueSurroundings:
-        return QueueSurroundings(
-            self._env,
-            self._nursery,
-            cluster,
-            partitions,
-            self._flusher,
-            self._waiting,
-            offsets,
-            self._config.fetch_bytes_max,
-        )
 
     def _warn_of_large_batches(self, cluster: ClusterNode) -> None:
         """Say which topics allow batches that this broker cannot receive (any more)."""

@@ -5,28 +5,13 @@ from typing import final
 import pytest
 from trio.testing import MockClock
 
-from broker.apis import APIS
 from tests.broker.asking import batch_of, create_topic, produce, submit
 from tests.broker.world import World
 from wire import api
-from wire.api import ApiKey
 from wire.errors import UnexpectedServerError
 from wire.produce import InitProducerRequest
 from wire.session import HelloRequest, MetadataRequest
 from wire.topics import DescribeTopicsRequest
-
-
-async def test_every_api_that_is_offered_is_served(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker(), world.client() as client:
-        assert client.hello is not None
-        offered = {each.api_key: each for each in client.hello.apis}
-
-        assert set(offered) == set(ApiKey)
-        spoken = {served.key: (served.min_version, served.max_version) for served in APIS}
-        assert spoken == {
-            key: (each.min_version, each.max_version) for key, each in offered.items()
-        }
 
 
 async def test_a_slow_request_does_not_keep_those_behind_it(mock_clock: MockClock) -> None:
