@@ -6,7 +6,6 @@ from typing import final
 
 from client import client as trio_client
 from client.admin import Admin as TrioAdmin
-from client.admin import Setting
 from client.cluster_admin import MovingReplica, PartitionsToElect
 from client.group_admin import ResetPlace
 from client.group_description import GroupDescription, OffsetMove
@@ -14,6 +13,7 @@ from client.metadata import TopicPartition
 from client.offsets import OffsetPlace
 from client.queue_admin import Setting as QueueSetting
 from client.queue_counting import DescribedQueue
+from client.topic_admin import Setting
 from tidelog.trio_thread import TrioThread
 from wire.cluster_admin import DescribeClusterReply, LeaderElected
 from wire.fetch import PartitionOffset
