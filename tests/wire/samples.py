@@ -12,6 +12,7 @@ from tests.wire import (
     queue_samples,
     redrive_samples,
     replication_samples,
+    topic_samples,
     transaction_samples,
 )
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
@@ -69,20 +70,6 @@ from wire.session import (
     TopicMetadata,
 )
 from wire.topic_extents import TopicExtents, TopicExtentsReply, TopicExtentsRequest
-from wire.topics import (
-    AlterTopicReply,
-    AlterTopicRequest,
-    CreateTopicReply,
-    CreateTopicRequest,
-    DeleteRecordsReply,
-    DeleteRecordsRequest,
-    DeleteTopicReply,
-    DeleteTopicRequest,
-    DescribeTopicsReply,
-    DescribeTopicsRequest,
-    PartitionDescription,
-    TopicDescription,
-)
 
 CORRELATION_ID = 0x0102_0304
 VERSION = 1
@@ -169,62 +156,11 @@ EXCHANGES = [
             controller_id=3,
         ),
     ),
-    _exchange(
-        api.CREATE_TOPIC,
-        CreateTopicRequest(
-            name="orders",
-            partition_count=6,
-            config={"retention_ms": "3600000"},
-            validate_only=True,
-            replication_factor=3,
-        ),
-        CreateTopicReply(topic_id=TOPIC_ID, partition_count=6, config={"durability": "fsync"}),
-    ),
-    _exchange(
-        api.DESCRIBE_TOPICS,
-        DescribeTopicsRequest(topics=None, is_local=True),
-        DescribeTopicsReply(
-            topics=[
-                TopicDescription(
-                    name="orders",
-                    topic_id=TOPIC_ID,
-                    config={"durability": "fsync"},
-                    config_overrides=["durability"],
-                    partitions=[
-                        PartitionDescription(
-                            partition=0,
-                            leader_id=None,
-                            leader_epoch=7,
-                            log_start_offset=10,
-                            high_watermark=19,
-                            log_end_offset=20,
-                            size_bytes=4096,
-                            status="offline",
-                            replicas=[1, 2, 3],
-                            in_sync_replicas=[2, 3],
-                        )
-                    ],
-                )
-            ]
-        ),
-    ),
-    _exchange(
-        api.ALTER_TOPIC,
-        AlterTopicRequest(
-            name="orders", set_config={"retention_ms": "1000"}, reset_config=["durability"]
-        ),
-        AlterTopicReply(config={"durability": "fsync", "retention_ms": "1000"}),
-    ),
-    _exchange(
-        api.DELETE_TOPIC,
-        DeleteTopicRequest(name="orders"),
-        DeleteTopicReply(topic_id=TOPIC_ID),
-    ),
-    _exchange(
-        api.DELETE_RECORDS,
-        DeleteRecordsRequest(topic_id=TOPIC_ID, partition=3, before_offset=15),
-        DeleteRecordsReply(log_start_offset=15),
-    ),
+    _exchange(api.CREATE_TOPIC, *topic_samples.CREATE),
+    _exchange(api.DESCRIBE_TOPICS, *topic_samples.DESCRIBE),
+    _exchange(api.ALTER_TOPIC, *topic_samples.ALTER),
+    _exchange(api.DELETE_TOPIC, *topic_samples.DELETE),
+    _exchange(api.DELETE_RECORDS, *topic_samples.DELETE_RECORDS),
     _exchange(
         api.INIT_PRODUCER,
         InitProducerRequest(producer_id=42, producer_epoch=3),
@@ -422,6 +358,7 @@ EXCHANGES = [
 
 IN_OLDER_VERSIONS: dict[str, object] = {
     **cluster_samples.IN_OLDER_VERSIONS,
+    **topic_samples.IN_OLDER_VERSIONS,
     "metadata_reply_v1": MetadataReply(
         cluster_id="c0ffee",
         brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433)],
@@ -447,35 +384,6 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "heartbeat_reply_v1": HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
-    ),
-    "create_topic_request_v1": CreateTopicRequest(
-        name="orders",
-        partition_count=6,
-        config={"retention_ms": "3600000"},
-        validate_only=True,
-    ),
-    "describe_topics_request_v1": DescribeTopicsRequest(topics=None),
-    "describe_topics_reply_v1": DescribeTopicsReply(
-        topics=[
-            TopicDescription(
-                name="orders",
-                topic_id=TOPIC_ID,
-                config={"durability": "fsync"},
-                config_overrides=["durability"],
-                partitions=[
-                    PartitionDescription(
-                        partition=0,
-                        leader_id=None,
-                        leader_epoch=7,
-                        log_start_offset=10,
-                        high_watermark=19,
-                        log_end_offset=20,
-                        size_bytes=4096,
-                        status="offline",
-                    )
-                ],
-            )
-        ]
     ),
 }
 """What golden frames of older versions say, by their names, where that is less than today."""

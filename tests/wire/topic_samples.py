@@ -1,0 +1,101 @@
+"""Samples of messages about topics."""
+
+from tests.wire.group_samples import TOPIC_ID
+from wire.topics import (
+    AlterTopicReply,
+    AlterTopicRequest,
+    CreateTopicReply,
+    CreateTopicRequest,
+    DeleteRecordsReply,
+    DeleteRecordsRequest,
+    DeleteTopicReply,
+    DeleteTopicRequest,
+    DescribeTopicsReply,
+    DescribeTopicsRequest,
+    PartitionDescription,
+    TopicDescription,
+)
+
+CREATE = (
+    CreateTopicRequest(
+        name="orders",
+        partition_count=6,
+        config={"retention_ms": "3600000"},
+        validate_only=True,
+        replication_factor=3,
+    ),
+    CreateTopicReply(topic_id=TOPIC_ID, partition_count=6, config={"durability": "fsync"}),
+)
+DESCRIBE = (
+    DescribeTopicsRequest(topics=None, is_local=True),
+    DescribeTopicsReply(
+        topics=[
+            TopicDescription(
+                name="orders",
+                topic_id=TOPIC_ID,
+                config={"durability": "fsync"},
+                config_overrides=["durability"],
+                partitions=[
+                    PartitionDescription(
+                        partition=0,
+                        leader_id=None,
+                        leader_epoch=7,
+                        log_start_offset=10,
+                        high_watermark=19,
+                        log_end_offset=20,
+                        size_bytes=4096,
+                        status="offline",
+                        replicas=[1, 2, 3],
+                        in_sync_replicas=[2, 3],
+                    )
+                ],
+            )
+        ]
+    ),
+)
+ALTER = (
+    AlterTopicRequest(
+        name="orders", set_config={"retention_ms": "1000"}, reset_config=["durability"]
+    ),
+    AlterTopicReply(config={"durability": "fsync", "retention_ms": "1000"}),
+)
+DELETE = (
+    DeleteTopicRequest(name="orders"),
+    DeleteTopicReply(topic_id=TOPIC_ID),
+)
+DELETE_RECORDS = (
+    DeleteRecordsRequest(topic_id=TOPIC_ID, partition=3, before_offset=15),
+    DeleteRecordsReply(log_start_offset=15),
+)
+
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "create_topic_request_v1": CreateTopicRequest(
+        name="orders",
+        partition_count=6,
+        config={"retention_ms": "3600000"},
+        validate_only=True,
+    ),
+    "describe_topics_request_v1": DescribeTopicsRequest(topics=None),
+    "describe_topics_reply_v1": DescribeTopicsReply(
+        topics=[
+            TopicDescription(
+                name="orders",
+                topic_id=TOPIC_ID,
+                config={"durability": "fsync"},
+                config_overrides=["durability"],
+                partitions=[
+                    PartitionDescription(
+                        partition=0,
+                        leader_id=None,
+                        leader_epoch=7,
+                        log_start_offset=10,
+                        high_watermark=19,
+                        log_end_offset=20,
+                        size_bytes=4096,
+                        status="offline",
+                    )
+                ],
+            )
+        ]
+    ),
+}
