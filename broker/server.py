@@ -176,6 +176,14 @@ class Broker:
             waiting=self._waiting,
             dispatcher=self._dispatcher,
         )
+        self._look_after(partitions, keeper, roles)
+        await roles.unfit.give_up_damaged()
+        await partitions.settle_doubts()
+        await registration.beat()
+        self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
+
+    def _look_after(self, partitions: Partitions, keeper: PartitionKeeper, roles: Roles) -> None:
+        """Begin what goes on in the background for as long as this broker runs."""
         maintenance = Maintenance(
             self._env,
             self._config,
@@ -193,10 +201,6 @@ class Broker:
             self._scrubber.run,
         ):
             self._nursery.start_soon(run)
-        await roles.unfit.give_up_damaged()
-        await partitions.settle_doubts()
-        await registration.beat()
-        self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
     async def stop(self) -> None:
         """Finish what is under way, put everything on disk, and leave the mark of a clean stop."""
