@@ -5,6 +5,9 @@ what they have by extending it, give it back, refuse it, forget it, or come back
 that somebody else has had since.
 """
 
+# What a receive leaves under way, nobody is told.
+# pyright: reportPrivateUsage=false
+
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -176,6 +179,8 @@ class QueueUser:
         self.setup = setup
         self._queue = queue
         self._book = book
+        self._left_since: float | None = None
+        """When the first of the receives was asked for that may have left a request under way."""
 
     async def receive(
         self, max_messages: int, *, visibility_s: float, wait_s: float
@@ -185,7 +190,10 @@ class QueueUser:
         Raises:
             TidelogError: There was nothing to be had.
         """
-        asked_at = trio.current_time()
+        if not self._queue._receiver.left_polls:
+            self._left_since = None
+        asked_at = trio.current_time() if self._left_since is None else self._left_since
+        self._left_since = asked_at
         messages = await self._queue.receive(
             max_messages, visibility_timeout=visibility_s, wait=wait_s
         )
