@@ -381,7 +381,7 @@ class PartitionLog:
 
         Only those below the last checkpoint go: that tells where the log had come to.
         """
-        if self._availability.failure is not None:
+        if self._availability.failure is not None or self.segment_count == 1:
             return Removal(self._files.disk, self.directory, [])
         count = deletable_count(
             self._segments.facts(now_ms=now_ms),

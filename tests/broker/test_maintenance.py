@@ -1,10 +1,13 @@
 """Tests of what a broker does from time to time, on a clock that the test moves."""
 
 import errno
+from typing import final
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from broker.partition import Partition
 from tests.broker.asking import (
     alter_topic,
     batch_of,
@@ -232,3 +235,31 @@ async def test_a_partition_whose_disk_has_room_again_is_said_to_be_online(
         assert (await describe(client)).status == "online"
         statuses = [event["status"] for event in world.told("log_status_changed")]
         assert statuses == ["read-only", "online"]
+
+
+async def test_others_go_on_while_many_logs_are_looked_after(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen_in_step: list[int] = [0]
+    note_status = Partition.note_status
+
+    def note_and_count(self: Partition, reason: str) -> None:
+        seen_in_step[-1] += reason == "seen by maintenance"
+        note_status(self, reason)
+
+    @final
+    class Steps(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            del task
+            seen_in_step.append(0)
+
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client, partitions=120)
+        monkeypatch.setattr(Partition, "note_status", note_and_count)
+        trio.lowlevel.add_instrument(Steps())
+
+        await world.pass_time(6)
+
+    assert sum(seen_in_step) == 120
+    assert max(seen_in_step) <= 50
