@@ -69,6 +69,10 @@ wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: $(VENV)/installed-peers ## Measure tidelog beside Kafka and others: make bench-peers ARGS="--quick rates --peers kafka"
+	@$(BIN)/python -m bench.peers $(ARGS)
+
 .PHONY: cluster-swarm
 cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: make cluster-swarm SEEDS=5000
 	@$(BIN)/python -m tests.coordinator.cluster.swarm $(SEEDS)
@@ -149,3 +153,8 @@ $(VENV)/installed-dev: $(VENV)/made pyproject.toml
 	@echo "installing tidelog and the tools of its developers into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-peers: $(VENV)/installed
+	@echo "installing clients of peers into $(VENV)"
+	@$(PIP) --editable '.[peers]'
+	@touch $@

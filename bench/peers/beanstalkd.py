@@ -1,0 +1,61 @@
+"""beanstalkd, a work queue with a log on disk."""
+
+from pathlib import Path
+from typing import Final
+
+from bench.peers.packages import debian_environment, debian_version, from_debian
+from bench.peers.promises import Promise
+from bench.peers.servers import Servers, free_ports
+from bench.peers.systems import Installed, System
+
+_SYNC: Final = {Promise.MEMORY_ONE: ("-F",), Promise.FSYNC_ONE: ("-f", "0")}
+_JOB_BYTES_MAX: Final = 1 << 20
+
+
+def install(root: Path) -> Installed:
+    """Unpack Debian's package."""
+    tree = from_debian(root, ["beanstalkd"])
+    return Installed(root, debian_version(root, "beanstalkd"), debian_environment(tree))
+
+
+def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
+    """Start a server with a log."""
+    (port,) = free_ports(1)
+    log = directory / "log"
+    log.mkdir(parents=True, exist_ok=True)
+    servers = Servers(directory)
+    try:
+        servers.start(
+            [
+                str(installed.root / "tree" / "usr" / "bin" / "beanstalkd"),
+                "-l",
+                "127.0.0.1",
+                "-p",
+                str(port),
+                "-z",
+                str(_JOB_BYTES_MAX),
+                "-b",
+                str(log),
+                *_SYNC[promise],
+            ],
+            environment=installed.environment,
+        )
+        servers.wait_ports([port])
+    except BaseException:
+        servers.stop()
+        raise
+    return servers
+
+
+BEANSTALKD: Final = System(
+    name="beanstalkd",
+    title="beanstalkd",
+    client="greenstalk",
+    install=install,
+    start=start,
+    settings={
+        promise: ("-b (a log on disk)", " ".join(options)) for promise, options in _SYNC.items()
+    },
+    promises={"queue": tuple(_SYNC)},
+    remarks=("There are no batches: so many messages are so many calls.", "There is one copy."),
+)

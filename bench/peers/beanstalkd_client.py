@@ -1,0 +1,62 @@
+"""Loads beanstalkd through greenstalk."""
+
+from typing import Any, Final
+
+from bench.peers.libraries import library
+from bench.peers.load import Gate, Role, Shared, in_threads, make_values
+from bench.peers.orders import Order
+
+_greenstalk = library("greenstalk")
+
+_WAIT_S: Final = 1
+
+
+def _connect(order: Order) -> Any:  # noqa: ANN401
+    host, _, port = order.addresses.partition(":")
+    return _greenstalk.Client((host, int(port)), encoding=None, use=order.name, watch=order.name)
+
+
+def _nothing(order: Order, gate: Gate) -> None:
+    """Tubes come and go by themselves."""
+    del order
+    gate.open()
+    gate.close()
+
+
+def _send(order: Order, gate: Gate) -> None:
+    values = make_values(order)
+    shared = Shared(order)
+    clients = [_connect(order) for _ in range(order.workers)]
+
+    def send(number: int) -> None:
+        put = clients[number].put
+        while (taken := shared.take()) is not None:
+            for value in values[taken]:
+                put(value)
+
+    in_threads(send, order.workers, gate)
+
+
+def _work(order: Order, gate: Gate) -> None:
+    shared = Shared(order)
+    clients = [_connect(order) for _ in range(order.workers)]
+
+    def work(number: int) -> None:
+        client = clients[number]
+        while shared.left:
+            try:
+                job = client.reserve(timeout=_WAIT_S)
+            except _greenstalk.TimedOutError:
+                continue
+            client.delete(job)
+            shared.done(1)
+
+    in_threads(work, order.workers, gate, shared)
+
+
+ROLES: Final[dict[str, Role]] = {
+    "create_queue": _nothing,
+    "delete_queue": _nothing,
+    "send": _send,
+    "work": _work,
+}

@@ -1,0 +1,64 @@
+"""What it takes to have a system: to start it, to let it idle, to keep a record, to install it."""
+
+from dataclasses import replace
+from time import perf_counter, sleep  # noqa: TID251  (an idle server is looked at from outside)
+from typing import Final
+
+from bench.peers.measuring import OWN, Measure, Running, Session
+from bench.peers.promises import Promise
+from bench.peers.results import RowId, Sample
+from bench.peers.servers import occupied_bytes
+
+_VALUE_BYTES: Final = 100
+
+
+def run(session: Session) -> None:
+    """Each repetition starts a server on an empty directory."""
+    for promise in (Promise.MEMORY_ONE, Promise.FSYNC_ONE):
+        if promise not in session.promises:
+            continue
+        with session.running("log", promise) as running:
+            measure = _measure(session)
+            session.measure(
+                RowId("footprint", promise.value, "log"), "one server", measure, running
+            )
+
+
+def _measure(session: Session) -> Measure:
+    count = session.choose(500_000, 50_000)
+    idle_s = session.choose(10, 3)
+
+    def measure(running: Running, name: str) -> Sample:
+        place = session.directory / f"{running.system.name}-{name}"
+        with running.system.start(running.installed, place, running.promise) as servers:
+            fresh = replace(running, servers=servers)
+            cpu, began = servers.cpu_seconds, perf_counter()
+            sleep(idle_s)
+            idle_cpu = (servers.cpu_seconds - cpu) / (perf_counter() - began) * 100
+            idle_mb = servers.resident_bytes / 1e6
+            before = servers.disk_bytes
+            more = {"count": count, "value_bytes": _VALUE_BYTES}
+            fresh.do(fresh.order("create", name))
+            fresh.do(fresh.order("produce", name, **more))
+            loaded_mb = servers.resident_bytes / 1e6
+            start_s = servers.started_in
+        # Files that are made larger than they are in advance are cut when it stops.
+        return {
+            "start_s": start_s,
+            "idle_cpu": idle_cpu,
+            "idle_mb": idle_mb,
+            "loaded_mb": loaded_mb,
+            "disk_bytes": (servers.disk_bytes - before) / count,
+            "installed_mb": _installed_bytes(running) / 1e6,
+        }
+
+    return measure
+
+
+def _installed_bytes(running: Running) -> int:
+    """Return what the programs occupy, without Java and without Python."""
+    root = running.installed.root
+    if running.system.name == OWN:
+        packages = ("tidelog", "wire", "logstore", "isr", "coordinator", "queue_layer", "broker")
+        return sum(occupied_bytes(root / name) for name in (*packages, "client"))
+    return sum(occupied_bytes(root / name) for name in ("tree", "jars") if (root / name).exists())

@@ -1,0 +1,210 @@
+"""Loads Kafka through confluent-kafka."""
+
+from time import perf_counter
+from typing import Any, Final
+
+from bench.peers.libraries import library
+from bench.peers.load import Gate, Role, due_value, make_values, wait_until
+from bench.peers.orders import Order, Schedule
+from bench.peers.promises import Promise
+
+_kafka = library("confluent_kafka")
+_admin = library("confluent_kafka.admin")
+
+_CONSUME_COUNT: Final = 10_000
+_PRODUCE_COUNT: Final = 10_000
+_POLL_S: Final = 0.05
+_PATIENCE_S: Final = 60.0
+
+
+def _create(order: Order, gate: Gate) -> None:
+    promise = Promise(order.promise)
+    config = {"flush.messages": "1"} if promise.is_fsync else {}
+    if promise.node_count > 1:
+        config["min.insync.replicas"] = "2"
+    config["max.message.bytes"] = str(8 << 20)
+    config["file.delete.delay.ms"] = "1000"  # Or the disk would hold a minute of repetitions.
+    topic = _admin.NewTopic(order.name, order.partitions, promise.node_count, config=config)
+    admin = _admin.AdminClient({"bootstrap.servers": order.addresses})
+    gate.open()
+    for future in admin.create_topics([topic]).values():
+        future.result()
+    gate.close()
+
+
+def _delete(order: Order, gate: Gate) -> None:
+    admin = _admin.AdminClient({"bootstrap.servers": order.addresses})
+    gate.open()
+    for future in admin.delete_topics([order.name]).values():
+        future.result()
+    gate.close()
+
+
+def _producer(order: Order, **more: Any) -> Any:  # noqa: ANN401
+    producer = _kafka.Producer(
+        {
+            "bootstrap.servers": order.addresses,
+            "log_level": 3,
+            "acks": "all",
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 1_000_000,
+            **more,
+        }
+    )
+    producer.list_topics(order.name, timeout=_PATIENCE_S)  # Connects.
+    return producer
+
+
+def _flush(producer: Any) -> None:  # noqa: ANN401
+    while producer.flush(_PATIENCE_S):
+        pass
+
+
+def _hand_over(producer: Any, topic: str, value: bytes) -> None:  # noqa: ANN401
+    while True:
+        try:
+            producer.produce(topic, value)
+        except BufferError:
+            producer.poll(_POLL_S)
+        else:
+            return
+
+
+def _hand_over_all(producer: Any, topic: str, values: list[bytes]) -> None:  # noqa: ANN401
+    messages = [{"value": value} for value in values]
+    while messages:
+        try:
+            taken = producer.produce_batch(topic, messages)
+        except BufferError:
+            taken = 0
+        if taken == len(messages):
+            return
+        # Those that were not taken say so themselves.
+        messages = [{"value": each["value"]} for each in messages if "_error" in each]
+        producer.poll(_POLL_S)
+
+
+def _produce(order: Order, gate: Gate) -> None:
+    values = make_values(order)
+    producer = _producer(order)
+    topic, produce = order.name, producer.produce
+    gate.open()
+    if order.way == "records":
+        for value in values:
+            try:
+                produce(topic, value)
+            except BufferError:
+                producer.poll(_POLL_S)
+                _hand_over(producer, topic, value)
+    else:
+        for first in range(0, len(values), _PRODUCE_COUNT):
+            _hand_over_all(producer, topic, values[first : first + _PRODUCE_COUNT])
+    _flush(producer)
+    gate.close()
+    found = sum(end for _, end in _ends(order))
+    assert found == order.count, f"{found} records are there"
+
+
+def _ends(order: Order) -> list[tuple[int, int]]:
+    """Return the first offset and the end of each partition."""
+    consumer = _kafka.Consumer({"bootstrap.servers": order.addresses, "group.id": "bench"})
+    ends = [
+        consumer.get_watermark_offsets(_kafka.TopicPartition(order.name, number), _PATIENCE_S)
+        for number in range(order.partitions)
+    ]
+    consumer.close()
+    return ends
+
+
+def _consumer(order: Order, **more: Any) -> Any:  # noqa: ANN401
+    consumer = _kafka.Consumer(
+        {
+            "bootstrap.servers": order.addresses,
+            "log_level": 3,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+            **more,
+        }
+    )
+    consumer.list_topics(order.name, timeout=_PATIENCE_S)  # Connects.
+    return consumer
+
+
+def _assign(consumer: Any, order: Order) -> None:  # noqa: ANN401
+    consumer.assign(
+        [_kafka.TopicPartition(order.name, number, 0) for number in range(order.partitions)]
+    )
+
+
+def _value(message: Any) -> bytes:  # noqa: ANN401
+    error = message.error()
+    if error is not None:
+        raise RuntimeError(str(error))
+    value: bytes = message.value()
+    return value
+
+
+def _consume(order: Order, gate: Gate) -> None:
+    consumer = _consumer(order)
+    left = order.count
+    gate.open()
+    _assign(consumer, order)
+    if order.way == "records":
+        poll = consumer.poll
+        while left:
+            message = poll(_PATIENCE_S)
+            left -= len(_value(message)) == order.value_bytes
+    while left:
+        values = [_value(each) for each in consumer.consume(_CONSUME_COUNT, _POLL_S)]
+        left -= len(values)
+    gate.close()
+    consumer.close()
+
+
+def _pace(order: Order, gate: Gate) -> None:
+    producer = _producer(order, **{"linger.ms": 0})
+    filler = bytes(b"." * order.value_bytes)
+    topic, every = order.name, order.sample_every
+    gate.open()
+    schedule = Schedule(order.start_at, order.rate, order.count)
+    sent = 0
+    while sent < order.count:
+        due = schedule.due_count(perf_counter())
+        for number in range(sent, due):
+            value = due_value(schedule.due_at(number), filler) if number % every == 0 else filler
+            _hand_over(producer, topic, value)
+        sent = due
+        wait_until(schedule.due_at(sent))
+    _flush(producer)
+    gate.close()
+
+
+def _tail(order: Order, gate: Gate) -> None:
+    consumer = _consumer(order)
+    _assign(consumer, order)
+    consumer.poll(_POLL_S)
+    left = order.count
+    gate.open()
+    while left:
+        message = consumer.poll(_POLL_S)
+        if message is None:
+            continue
+        # What else is there is taken without waiting for more.
+        for each in [message, *consumer.consume(_CONSUME_COUNT, 0)]:
+            gate.saw(_value(each))
+            left -= 1
+    gate.close()
+    consumer.close()
+
+
+ROLES: Final[dict[str, Role]] = {
+    "create": _create,
+    "delete": _delete,
+    "produce": _produce,
+    "consume": _consume,
+    "pace": _pace,
+    "tail": _tail,
+}

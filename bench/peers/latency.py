@@ -1,0 +1,72 @@
+"""How long a record takes from when it was due until a consumer in another process has it."""
+
+from statistics import median
+from typing import Final
+
+from bench.peers.load import run_loads
+from bench.peers.measuring import Measure, Running, Session, say, scaled
+from bench.peers.results import RowId, Sample
+
+_VALUE_BYTES: Final = 100
+_SHARES: Final = {"50 %": 0.5, "80 %": 0.8}
+_COMMON: Final = 5_000
+"""Records a second, at which all are measured."""
+_SAMPLES_MAX: Final = 20_000
+"""A second: where there are more records, some do not say when they were due."""
+_FIRST: Final = 20_000
+
+
+def run(session: Session) -> None:
+    """At one rate for all, then at shares of what each can do."""
+    for promise in session.promises:
+        with session.running("log", promise) as running:
+            seconds = session.choose(8, 3)
+            rates = {"common": dict.fromkeys(running, float(_COMMON))}
+            highest = {name: _highest(each, promise.value) for name, each in running.items()}
+            for share, factor in _SHARES.items():
+                rates[share] = {name: rate * factor for name, rate in highest.items()}
+            for case, own in rates.items():
+                name = (
+                    f"{_COMMON:,} records/s"
+                    if case == "common"
+                    else f"{case} of the own highest rate"
+                )
+                row = RowId("latency", promise.value, case)
+                session.measure(row, name, _measure(own, seconds), running)
+
+
+def _highest(running: Running, name: str) -> float:
+    """Return records a second through both programs at once, as fast as they can."""
+    count, found = _FIRST, list[float]()
+    for number in range(4):
+        topic = f"highest-{name}-{number}"
+        more = {"count": count, "value_bytes": _VALUE_BYTES, "way": "records"}
+        running.do(running.order("create", topic))
+        produced, consumed = run_loads(
+            [running.order("produce", topic, **more), running.order("tail", topic, **more)]
+        )
+        running.do(running.order("delete", topic))
+        found.append(count / (consumed.ended - produced.began))
+        count = scaled(found[-1], 2, low=1_000, high=2_000_000)
+    say(f"{name}: {running.system.name} takes {median(found[1:]):,.0f} records/s")
+    return median(found[1:])
+
+
+def _measure(rates: dict[str, float], seconds: int) -> Measure:
+    def measure(running: Running, name: str) -> Sample:
+        rate = rates[running.system.name]
+        count = max(int(rate * seconds), 100)
+        more = {
+            "count": count,
+            "value_bytes": _VALUE_BYTES,
+            "rate": rate,
+            "sample_every": max(int(rate / _SAMPLES_MAX), 1),
+        }
+        running.do(running.order("create", name))
+        (_, tailed), server_cpu = running.do(
+            running.order("pace", name, **more), running.order("tail", name, **more)
+        )
+        running.do(running.order("delete", name))
+        return {"rate": rate, "work_server_us": server_cpu / count * 1e6, **tailed.latencies_ms}
+
+    return measure

@@ -1,0 +1,90 @@
+"""What a program that loads a system is told, and what it answers. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+CLOCK_BYTES: Final = 20
+"""A value that says when it was due begins with that time in nanoseconds, in decimal digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One thing to do, for one process."""
+
+    system: str
+    role: str
+    """`create`, `delete`, `produce`, `consume`, `pace`, `tail`, `send`, `work`."""
+    addresses: str
+    """`host:port`, several of them separated by commas."""
+    name: str
+    """Of the topic, stream or queue."""
+    promise: str
+    count: int = 0
+    """Messages."""
+    value_bytes: int = 100
+    partitions: int = 1
+    way: str = "batches"
+    """`records`: one call for each record; `batches`: the fastest that the client offers."""
+    batch: int = 1
+    """Queues: messages of one call."""
+    workers: int = 1
+    """Queues: tasks that work at once."""
+    rate: float = 0.0
+    """`pace`: messages a second; 0 for as many as possible."""
+    sample_every: int = 1
+    """`pace`: one message in so many says when it was due."""
+    start_at: float = 0.0
+    """`pace`: when the first message is due, by the clock of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it; times are seconds, by the clock that all processes of a machine share."""
+
+    began: float
+    ended: float
+    cpu_seconds: float
+    """Of this process, user and system, all threads."""
+    count: int
+    """Messages done."""
+    latencies_ms: dict[str, float] = field(default_factory=dict[str, float])
+    """`tail` and `work`: from due to arrived, by percentile."""
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """Return the smallest value that `share` (0 to 1) of all values do not exceed.
+
+    Raises:
+        IndexError: There are no values.
+    """
+    rank = -int(-share * len(ordered) // 1)  # Rounded up.
+    return ordered[max(rank, 1) - 1]
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """Summarise latencies, in milliseconds; empty without any."""
+    if not seconds:
+        return {}
+    ordered = sorted(seconds)
+    shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+    return {name: percentile(ordered, share) * 1e3 for name, share in shares.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When messages are due: one after the other at a fixed rate, whatever happens meanwhile."""
+
+    start: float
+    rate: float
+    """Messages a second."""
+    count: int
+
+    def due_at(self, number: int) -> float:
+        """Return when a message is due; the first one has the number 0."""
+        return self.start + number / self.rate
+
+    def due_count(self, now: float) -> int:
+        """Return how many messages are due by now, those already sent included."""
+        if now < self.start:
+            return 0
+        return min(int((now - self.start) * self.rate) + 1, self.count)

@@ -1,0 +1,66 @@
+"""tidelog itself, as users start it."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from bench.machine import ROOT, describe
+from bench.peers.promises import Promise
+from bench.peers.servers import Servers, free_ports
+from bench.peers.systems import Installed, System
+
+
+def install(root: Path) -> Installed:
+    """It is there."""
+    del root
+    return Installed(ROOT, describe().rpartition("commit ")[2])
+
+
+def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
+    """Start one broker, or three that make one cluster."""
+    ports = free_ports(promise.node_count)
+    peers = ",".join(f"{number}=127.0.0.1:{port}" for number, port in enumerate(ports, 1))
+    servers = Servers(directory)
+    try:
+        for number, port in enumerate(ports, 1):
+            command = [sys.executable, "-m", "tidelog", "serve"]
+            command += ["--listen", f"127.0.0.1:{port}", "--log-format", "json"]
+            command += ["--data-dir", str(directory / f"node-{number}")]
+            if len(ports) > 1:
+                command += ["--node-id", str(number), "--peers", peers]
+            servers.start(command, environment={"PYTHONPATH": str(installed.root)})
+        servers.wait_ports(ports)
+    except BaseException:
+        servers.stop()
+        raise
+    return servers
+
+
+TIDELOG: Final = System(
+    name="tidelog",
+    title="tidelog",
+    client="tidelog",
+    install=install,
+    start=start,
+    settings={
+        Promise.MEMORY_ONE: ("durability=replicated", "acks=all"),
+        Promise.FSYNC_ONE: ("durability=fsync", "acks=all"),
+        Promise.MEMORY_THREE: (
+            "durability=replicated",
+            "acks=all",
+            "three replicas",
+            "min_in_sync_replicas=2",
+        ),
+        Promise.FSYNC_THREE: (
+            "durability=fsync",
+            "acks=all",
+            "three replicas",
+            "min_in_sync_replicas=2",
+        ),
+    },
+    promises={"log": tuple(Promise), "queue": tuple(Promise)},
+    remarks=(
+        "Broker and client with all defaults; producers are idempotent, CRCs are checked by both.",
+        "Queues: four partitions, receive_durability=lazy, the default.",
+    ),
+)

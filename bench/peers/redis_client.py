@@ -1,0 +1,177 @@
+"""Loads Redis through redis-py, with pipelines."""
+
+from time import perf_counter
+from typing import Any, Final
+
+from bench.peers.libraries import library
+from bench.peers.load import Gate, Role, Shared, due_value, in_threads, make_values, wait_until
+from bench.peers.orders import Order, Schedule
+
+_redis = library("redis")
+
+_PIPELINE_COUNT: Final = 1_000
+_PIPELINE_BYTES: Final = 4 << 20
+_READ_COUNT: Final = 10_000
+_READ_BYTES: Final = 16 << 20
+_BLOCK_MS: Final = 200
+_GROUP: Final = "workers"
+_FIELD: Final = b"v"
+
+
+def _connect(order: Order) -> Any:  # noqa: ANN401
+    host, _, port = order.addresses.partition(":")
+    client = _redis.Redis(host=host, port=int(port), protocol=2)
+    client.ping()
+    return client
+
+
+def _streams(order: Order) -> list[str]:
+    return [f"{order.name}.{number}" for number in range(order.partitions)]
+
+
+def _create(order: Order, gate: Gate) -> None:
+    """Streams come with their first record."""
+    del order
+    gate.open()
+    gate.close()
+
+
+def _delete(order: Order, gate: Gate) -> None:
+    client = _connect(order)
+    gate.open()
+    client.unlink(*_streams(order))
+    gate.close()
+
+
+def _produce(order: Order, gate: Gate) -> None:
+    client, streams, values = _connect(order), _streams(order), make_values(order)
+    size = min(_PIPELINE_COUNT, max(_PIPELINE_BYTES // order.value_bytes, 1))
+    gate.open()
+    for number, first in enumerate(range(0, len(values), size)):
+        stream = streams[number % len(streams)]
+        pipeline = client.pipeline(transaction=False)
+        for value in values[first : first + size]:
+            pipeline.xadd(stream, {_FIELD: value})
+        pipeline.execute()
+    gate.close()
+    found = sum(client.xlen(stream) for stream in streams)
+    assert found == order.count, f"{found} records are there"
+
+
+def _consume(order: Order, gate: Gate) -> None:
+    client = _connect(order)
+    places: dict[Any, Any] = dict.fromkeys(_streams(order), "0")
+    count = min(_READ_COUNT, max(_READ_BYTES // order.value_bytes, 1))
+    left = order.count
+    gate.open()
+    while left:
+        for stream, entries in _read(client, places, count):
+            places[stream.decode()] = entries[-1][0]
+            left -= sum(len(fields[_FIELD]) == order.value_bytes for _, fields in entries)
+    gate.close()
+
+
+def _read(client: Any, places: dict[Any, Any], count: int) -> list[Any]:  # noqa: ANN401
+    """Return pairs of a stream and its next entries."""
+    found: list[Any] = client.xread(places, count=count, block=_BLOCK_MS)
+    return found or []
+
+
+def _pace(order: Order, gate: Gate) -> None:
+    client, (stream, *_) = _connect(order), _streams(order)
+    filler = b"." * order.value_bytes
+    gate.open()
+    schedule = Schedule(order.start_at, order.rate, order.count)
+    sent = 0
+    while sent < order.count:
+        due = min(schedule.due_count(perf_counter()), sent + _PIPELINE_COUNT)
+        pipeline = client.pipeline(transaction=False)
+        for number in range(sent, due):
+            is_sample = number % order.sample_every == 0
+            value = due_value(schedule.due_at(number), filler) if is_sample else filler
+            pipeline.xadd(stream, {_FIELD: value})
+        pipeline.execute()
+        sent = due
+        wait_until(schedule.due_at(sent))
+    gate.close()
+
+
+def _tail(order: Order, gate: Gate) -> None:
+    client = _connect(order)
+    places: dict[Any, Any] = dict.fromkeys(_streams(order), "0")
+    left = order.count
+    gate.open()
+    while left:
+        for stream, entries in _read(client, places, _READ_COUNT):
+            places[stream.decode()] = entries[-1][0]
+            for _, fields in entries:
+                gate.saw(fields[_FIELD])
+            left -= len(entries)
+    gate.close()
+
+
+def _create_queue(order: Order, gate: Gate) -> None:
+    client = _connect(order)
+    gate.open()
+    client.xgroup_create(order.name, _GROUP, id="0", mkstream=True)
+    gate.close()
+
+
+def _delete_queue(order: Order, gate: Gate) -> None:
+    client = _connect(order)
+    left = client.xlen(order.name)
+    assert not left, f"{left} messages are left"
+    gate.open()
+    client.unlink(order.name)
+    gate.close()
+
+
+def _send(order: Order, gate: Gate) -> None:
+    values = make_values(order)
+    shared = Shared(order)
+    clients = [_connect(order) for _ in range(order.workers)]
+
+    def send(number: int) -> None:
+        client = clients[number]
+        while (taken := shared.take()) is not None:
+            pipeline = client.pipeline(transaction=False)
+            for value in values[taken]:
+                pipeline.xadd(order.name, {_FIELD: value})
+            pipeline.execute()
+
+    in_threads(send, order.workers, gate)
+
+
+def _work(order: Order, gate: Gate) -> None:
+    shared = Shared(order)
+    clients = [_connect(order) for _ in range(order.workers)]
+
+    def work(number: int) -> None:
+        client = clients[number]
+        while shared.left:
+            found = client.xreadgroup(
+                _GROUP, f"worker-{number}", {order.name: ">"}, count=order.batch, block=_BLOCK_MS
+            )
+            for stream, entries in found or []:
+                places = [place for place, _ in entries]
+                pipeline = client.pipeline(transaction=False)
+                pipeline.xack(stream, _GROUP, *places)
+                pipeline.xdel(stream, *places)
+                pipeline.execute()
+                shared.done(len(places))
+
+    in_threads(work, order.workers, gate, shared)
+
+
+ROLES: Final[dict[str, Role]] = {
+    "create": _create,
+    "delete": _delete,
+    "produce": _produce,
+    "consume": _consume,
+    "pace": _pace,
+    "tail": _tail,
+    "create_queue": _create_queue,
+    "delete_queue": _delete_queue,
+    "send": _send,
+    "work": _work,
+}

@@ -1,0 +1,146 @@
+"""What was measured, as files of JSON: one for each row and peer, so that parts can be repeated."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, final
+
+from bench.figures import Spread, ratios
+from bench.peers.promises import Promise
+
+Sample = dict[str, float]
+"""Figures of one repetition, by the name of a metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure, and which way is better."""
+
+    title: str
+    is_rate: bool
+    """Whether more is better."""
+    form: str = ",.0f"
+
+
+METRICS: Final = {
+    "produced": Metric("records produced a second", is_rate=True),
+    "produce_server_us": Metric(
+        "CPU of the servers, µs a record produced", is_rate=False, form=",.2f"
+    ),
+    "produce_client_us": Metric("CPU of the producer, µs a record", is_rate=False, form=",.2f"),
+    "produce_us": Metric("CPU of both, µs a record produced", is_rate=False, form=",.2f"),
+    "consumed": Metric("records consumed a second", is_rate=True),
+    "consume_server_us": Metric(
+        "CPU of the servers, µs a record consumed", is_rate=False, form=",.2f"
+    ),
+    "consume_client_us": Metric("CPU of the consumer, µs a record", is_rate=False, form=",.2f"),
+    "consume_us": Metric("CPU of both, µs a record consumed", is_rate=False, form=",.2f"),
+    "worked": Metric("messages sent, received and deleted a second", is_rate=True),
+    "work_server_us": Metric("CPU of the servers, µs a message", is_rate=False, form=",.1f"),
+    "work_client_us": Metric("CPU of sender and workers, µs a message", is_rate=False, form=",.1f"),
+    "p50": Metric("latency, median, ms", is_rate=False, form=",.2f"),
+    "p99": Metric("latency, 99 %, ms", is_rate=False, form=",.2f"),
+    "p99.9": Metric("latency, 99.9 %, ms", is_rate=False, form=",.2f"),
+    "max": Metric("latency, longest, ms", is_rate=False, form=",.1f"),
+    "rate": Metric("records a second offered", is_rate=True),
+    "start_s": Metric("start, s", is_rate=False, form=",.2f"),
+    "idle_cpu": Metric("CPU when idle, % of a core", is_rate=False, form=",.2f"),
+    "idle_mb": Metric("memory when idle, MB", is_rate=False),
+    "loaded_mb": Metric("memory after the load, MB", is_rate=False),
+    "disk_bytes": Metric("disk, bytes a record of 100 bytes", is_rate=False, form=",.1f"),
+    "installed_mb": Metric("installed size, MB", is_rate=False),
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowId:
+    """What is measured: a workload, under a promise, in one of its cases."""
+
+    workload: str
+    promise: str
+    case: str
+
+    @property
+    def slug(self) -> str:
+        """As part of a file name, and of the names of topics."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{self.workload} {self.promise} {self.case}".lower())
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """Repetitions of tidelog and of one peer, measured in turn."""
+
+    row: RowId
+    what: str
+    """In words."""
+    peer: str
+    ours: Sequence[Sample]
+    theirs: Sequence[Sample]
+    is_quick: bool
+    machine: str = ""
+    versions: str = ""
+    date: str = ""
+
+    def metrics(self) -> list[str]:
+        """Return what both sides have, in the order of `METRICS`."""
+        sides = [*self.ours, *self.theirs]
+        return [name for name in METRICS if all(name in sample for sample in sides)]
+
+    def spread(self, metric: str, *, is_ours: bool) -> Spread:
+        """Return the figures of one side."""
+        return Spread.of(each[metric] for each in (self.ours if is_ours else self.theirs))
+
+    def ratio(self, metric: str) -> Spread:
+        """Return tidelog to the peer, each pair measured directly one after the other.
+
+        Below a thousandth of its unit a figure is as good as that: there is no ratio to nothing.
+        """
+        floor = 1e-3
+        ours = [max(each[metric], floor) for each in self.ours]
+        theirs = [max(each[metric], floor) for each in self.theirs]
+        return ratios(ours, theirs)
+
+    def line(self) -> str:
+        """Return all ratios, for whoever waits."""
+        parts = [f"{name} {self.ratio(name).text('.2f')}" for name in self.metrics()]
+        return f"{self.row.slug}, tidelog to {self.peer}: {', '.join(parts)}"
+
+
+@final
+class Store:
+    """A directory of results. What is measured again replaces what was there."""
+
+    def __init__(self, directory: Path, *, machine: str = "", date: str = "") -> None:
+        """Of what is measured today, on this machine."""
+        self._directory = directory
+        self._machine = machine
+        self._date = date
+        self.versions: dict[str, str] = {}
+        """Of systems, by name."""
+
+    def keep(self, result: RowResult) -> None:
+        """Write a result."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        content = asdict(result)
+        content["machine"] = self._machine
+        content["date"] = self._date
+        content["versions"] = self.versions.get(result.peer, "unknown")
+        path = self._directory / f"{result.row.slug}--{result.peer}.json"
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def load(self) -> list[RowResult]:
+        """Return all results, in the order of their names."""
+        found: list[RowResult] = []
+        for path in sorted(self._directory.glob("*--*.json")):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            content["row"] = RowId(**content["row"])
+            found.append(RowResult(**content))
+        return sorted(found, key=_place)
+
+
+def _place(result: RowResult) -> tuple[str, int, str, str]:
+    promises = [promise.value for promise in Promise]
+    row = result.row
+    return row.workload, promises.index(row.promise), row.case, result.peer

@@ -1,0 +1,209 @@
+"""Loads tidelog through its own client."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Final
+
+import trio
+
+import tidelog
+from bench.peers.load import Gate, Role, due_value, make_values
+from bench.peers.orders import Order, Schedule
+from bench.peers.promises import Promise
+
+_SEND_MANY_COUNT: Final = 100_000
+_SEND_MANY_BYTES: Final = 8 << 20
+_QUEUE_PARTITIONS: Final = 4
+_WAIT_S: Final = 5.0
+_Async = Callable[[tidelog.Client, Order, Gate], Awaitable[None]]
+
+
+def _role(function: _Async) -> Role:
+    """Make a role of what needs a client."""
+
+    async def run(order: Order, gate: Gate) -> None:
+        async with tidelog.connect(order.addresses) as client:
+            await function(client, order, gate)
+
+    return lambda order, gate: trio.run(run, order, gate)
+
+
+def _durability(order: Order) -> str:
+    return "fsync" if Promise(order.promise).is_fsync else "replicated"
+
+
+async def _create(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    gate.open()
+    await client.admin.create_topic(order.name, order.partitions, durability=_durability(order))
+    gate.close()
+
+
+async def _delete(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    gate.open()
+    await client.admin.delete_topic(order.name)
+    gate.close()
+
+
+def _pieces(values: list[bytes], count: int) -> Sequence[list[bytes]]:
+    return [values[first : first + count] for first in range(0, len(values), count)]
+
+
+async def _send_each(producer: tidelog.Producer, topic: str, values: list[bytes]) -> None:
+    send_nowait = producer.send_nowait
+    for value in values:
+        try:
+            send_nowait(topic, value)
+        except trio.WouldBlock:
+            await producer.wait_writable()
+            send_nowait(topic, value)
+    await producer.flush()
+
+
+async def _produce(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    values = make_values(order)
+    before = await _ends(client, order)
+    async with client.producer() as producer:
+        await producer.send(order.name, b"")  # Connects, and gets an identity.
+        gate.open()
+        if order.way == "records":
+            await _send_each(producer, order.name, values)
+        else:
+            count = min(_SEND_MANY_COUNT, max(_SEND_MANY_BYTES // order.value_bytes, 1))
+            for piece in _pieces(values, count):
+                await producer.send_many(order.name, piece)
+        gate.close()
+    found = await _ends(client, order) - before - 1
+    assert found == order.count, f"{found} records are there"
+
+
+async def _ends(client: tidelog.Client, order: Order) -> int:
+    (topic,) = await client.admin.describe_topics([order.name])
+    return sum(each.high_watermark or 0 for each in topic.partitions)
+
+
+async def _consume(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    left = order.count + 1  # And the empty one.
+    async with client.consumer(order.name, auto_offset_reset="earliest") as consumer:
+        gate.open()
+        if order.way == "records":
+            async for record in consumer:
+                assert record.value is not None
+                left -= 1
+                if not left:
+                    break
+        else:
+            async for batch in consumer.batches():
+                left -= len(batch.values)  # This is what decodes it.
+                if not left:
+                    break
+        gate.close()
+
+
+async def _pace(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    filler = b"." * order.value_bytes
+    every = order.sample_every
+    async with client.producer() as producer:
+        await producer.send(order.name, b"")
+        gate.open()
+        schedule = Schedule(order.start_at, order.rate, order.count)
+        sent = 0
+        while sent < order.count:
+            due = schedule.due_count(perf_counter())
+            for number in range(sent, due):
+                is_sample = number % every == 0
+                value = due_value(schedule.due_at(number), filler) if is_sample else filler
+                try:
+                    producer.send_nowait(order.name, value)
+                except trio.WouldBlock:
+                    await producer.wait_writable()
+                    producer.send_nowait(order.name, value)
+            sent = due
+            await trio.sleep(max(schedule.due_at(sent) - perf_counter(), 0))
+        await producer.flush()
+        gate.close()
+
+
+async def _tail(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    left = order.count + 1
+    async with client.consumer(order.name, auto_offset_reset="earliest") as consumer:
+        gate.open()
+        async for batch in consumer.batches():
+            for value in batch.values:
+                gate.saw(value or b"")
+            left -= len(batch.values)
+            if not left:
+                break
+        gate.close()
+
+
+async def _create_queue(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    gate.open()
+    await client.admin.create_queue(
+        order.name,
+        partitions=_QUEUE_PARTITIONS,
+        topic_config={"durability": _durability(order)},
+    )
+    gate.close()
+
+
+async def _delete_queue(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    gate.open()
+    await client.admin.delete_queue(order.name, with_topic=True)
+    gate.close()
+
+
+async def _send(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    queue = client.queue(order.name)
+    pieces = iter(_pieces(make_values(order), order.batch))
+
+    async def send() -> None:
+        for piece in pieces:
+            await queue.send_batch(piece)
+
+    gate.open()
+    await _at_once(send, order.workers)
+    gate.close()
+
+
+async def _work(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    queue = client.queue(order.name)
+    left = order.count
+    is_done = trio.Event()
+
+    async def work() -> None:
+        nonlocal left
+        while left:
+            messages = await queue.receive(order.batch, wait=_WAIT_S)
+            for message in messages:
+                gate.saw(message.value or b"")
+            await queue.delete_batch(messages)
+            left -= len(messages)
+        is_done.set()
+
+    gate.open()
+    async with trio.open_nursery() as nursery:
+        for _ in range(order.workers):
+            nursery.start_soon(work)
+        await is_done.wait()
+        gate.close()
+        nursery.cancel_scope.cancel()  # Who still waits gets nothing.
+
+
+async def _at_once(function: Callable[[], Awaitable[None]], count: int) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(function)
+
+
+ROLES: Final[dict[str, Role]] = {
+    "create": _role(_create),
+    "delete": _role(_delete),
+    "produce": _role(_produce),
+    "consume": _role(_consume),
+    "pace": _role(_pace),
+    "tail": _role(_tail),
+    "create_queue": _role(_create_queue),
+    "delete_queue": _role(_delete_queue),
+    "send": _role(_send),
+    "work": _role(_work),
+}

@@ -1,0 +1,177 @@
+"""The pure parts of the benchmark beside other systems."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench.figures import Spread
+from bench.peers.goals import Goal, advantage, verdicts
+from bench.peers.load import Gate, Shared, due_value, make_values
+from bench.peers.measuring import rotated, scaled
+from bench.peers.orders import Order, Schedule, percentile, percentiles
+from bench.peers.own import TIDELOG
+from bench.peers.plot import Bar, bars_svg
+from bench.peers.report import make_report
+from bench.peers.results import RowId, RowResult, Sample, Store
+
+_ROW = RowId("rates", "memory-one", "100 B 01 batches")
+
+
+def _order(**more: object) -> Order:
+    given = {"system": "kafka", "role": "send", "addresses": "", "name": "x", "promise": "", **more}
+    return Order(**given)  # type: ignore[arg-type]
+
+
+def _result(ours: list[float], theirs: list[float], metric: str = "produced") -> RowResult:
+    return _result_of([{metric: each} for each in ours], [{metric: each} for each in theirs])
+
+
+def _result_of(ours: list[Sample], theirs: list[Sample], peer: str = "kafka") -> RowResult:
+    return RowResult(_ROW, "100 B, 1 partition", peer, ours, theirs, is_quick=True)
+
+
+def test_a_ratio_is_of_pairs_that_were_measured_one_after_the_other() -> None:
+    result = _result([10, 40, 90], [10, 20, 30])
+    assert result.ratio("produced") == Spread(2, 1, 3)
+
+
+def test_there_is_no_ratio_to_nothing() -> None:
+    result = _result([0.5, 0.5], [0.0, 0.0], "idle_cpu")
+    assert result.ratio("idle_cpu").median == pytest.approx(500)
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    ordered = [float(number) for number in range(1, 1001)]
+    assert percentile(ordered, 0.5) == 500
+    assert percentile(ordered, 0.99) == 990
+    assert percentile(ordered, 0.999) == 999
+    assert percentile(ordered, 1.0) == 1000
+    assert percentile([7.0], 0.5) == 7
+
+
+def test_latencies_are_summarised_in_milliseconds() -> None:
+    assert percentiles([0.002, 0.001, 0.003])["p50"] == 2
+    assert percentiles([]) == {}
+
+
+def test_a_message_is_due_at_its_time_whatever_happened_before() -> None:
+    schedule = Schedule(start=100.0, rate=50.0, count=1000)
+    assert schedule.due_at(0) == 100.0
+    assert schedule.due_at(25) == 100.5
+    assert schedule.due_count(99.9) == 0
+    assert schedule.due_count(100.0) == 1
+    # A halt of a second makes 50 messages due at once, each at its own time.
+    assert schedule.due_count(101.0) - schedule.due_count(100.0) == 50
+    assert schedule.due_count(1e6) == 1000
+
+
+def test_latency_counts_from_when_a_message_was_due() -> None:
+    gate = Gate()
+    gate.saw(due_value(-1.0e9, b"." * 100))  # No time: it says nothing.
+    gate.saw(b"." * 100)
+    assert not gate.arrived
+    value = due_value(1.5, b"." * 100)
+    assert len(value) == 100
+    gate.saw(value)
+    assert len(gate.arrived) == 1
+
+
+def test_values_are_as_long_and_as_many_as_ordered() -> None:
+    for size, count in ((100, 25_000), (1_000, 3), (64_000, 600)):
+        values = make_values(_order(value_bytes=size, count=count))
+        assert len(values) == count
+        assert {len(value) for value in values} == {size}
+
+
+def test_threads_share_all_messages_and_no_message_twice() -> None:
+    shared = Shared(_order(count=25, batch=10))
+    taken = [shared.take() for _ in range(4)]
+    assert taken == [slice(0, 10), slice(10, 20), slice(20, 25), None]
+    shared.done(24)
+    assert not shared.is_done.is_set()
+    shared.done(1)
+    assert shared.is_done.is_set()
+
+
+def test_nobody_always_comes_first() -> None:
+    assert [rotated(["a", "b", "c"], number)[0] for number in range(4)] == ["a", "b", "c", "a"]
+    assert rotated([], 3) == []
+
+
+def test_how_much_is_measured_follows_the_rate_within_limits() -> None:
+    assert scaled(123_456, 2, low=10, high=1_000_000) == 240_000
+    assert scaled(3, 2, low=10, high=1_000_000) == 10
+    assert scaled(1e9, 2, low=10, high=1_000_000) == 1_000_000
+
+
+def test_a_goal_is_judged_by_the_median_in_the_direction_of_its_figure() -> None:
+    fast, slow = _result([300, 300], [100, 100]), _result([150, 150], [100, 100])
+    goal = Goal("rates", "100 B", "produced", 2.0, "kafka")
+    assert [verdict.is_met for verdict in verdicts([fast], [goal])] == [True]
+    (missed,) = verdicts([slow], [goal])
+    assert not missed.is_met
+    assert missed.missed_by == pytest.approx(2 / 1.5)
+    cpu = Goal("rates", "100 B", "produce_us", 0.5, "kafka")
+    (met,) = verdicts([_result([1, 1], [4, 4], "produce_us")], [cpu])
+    assert met.is_met
+    assert met.missed_by == pytest.approx(0.5)
+
+
+def test_a_goal_without_a_peer_is_judged_by_the_best_one() -> None:
+    goal = Goal("rates", "", "produced", 2.0)
+    rows = [
+        _result_of([{"produced": 10.0}], [{"produced": theirs}], peer)
+        for peer, theirs in (("slow", 1.0), ("fast", 20.0))
+    ]
+    (verdict,) = verdicts(rows, [goal])
+    assert verdict.result.peer == "fast"
+
+
+def test_less_is_better_for_cpu_and_latency() -> None:
+    assert advantage(_result([1, 1], [4, 4], "produce_us"), "produce_us") == 4
+    assert advantage(_result([1, 1], [4, 4]), "produced") == 0.25
+
+
+def test_results_that_were_kept_come_back(tmp_path: Path) -> None:
+    store = Store(tmp_path, machine="a machine", date="2026-11-23")
+    store.versions = {"kafka": "4.3.1"}
+    store.keep(_result([1, 2], [3, 4]))
+    store.keep(_result([5, 6], [3, 4]))  # Measured again: it replaces the other one.
+    (found,) = store.load()
+    assert found.row == _ROW
+    assert found.ours == [{"produced": 5}, {"produced": 6}]
+    assert (found.machine, found.versions, found.date) == ("a machine", "4.3.1", "2026-11-23")
+
+
+def test_a_report_has_goals_losses_ratios_and_settings() -> None:
+    lost = _result_of(
+        [{"produced": 50.0, "consumed": 900.0}], [{"produced": 100.0, "consumed": 300.0}]
+    )
+    report = make_report([lost], [TIDELOG])
+    assert "1 of 2 are met" in report.text
+    assert "missed by 4.00 times" in report.text
+    assert (
+        "| memory-one: 100 B, 1 partition | records produced a second | kafka | 2.00 |"
+        in report.text
+    )
+    assert "0.50 (0.50 to 0.50) | 3.00 (3.00 to 3.00)" in report.text
+    assert "50; 100 | 900; 300" in report.text
+    assert "durability=fsync" in report.text
+    for name in report.plots:
+        assert f"(plots/{name})" in report.text
+
+
+def test_a_report_of_nothing_says_so() -> None:
+    assert "nobody" in make_report([], []).text
+
+
+def test_a_plot_has_a_bar_for_each_row_on_its_side_of_one() -> None:
+    svg = bars_svg("rates", [Bar("faster", 4, 3, 5), Bar("slower & <worse>", 0.25, 0.2, 0.3)])
+    space = "{http://www.w3.org/2000/svg}"
+    tree = ET.fromstring(svg)
+    assert {"faster", "slower & <worse>"} <= {each.text for each in tree.iter(f"{space}text")}
+    better, worse = [each for each in tree.iter(f"{space}rect") if "x" in each.attrib]
+    assert float(worse.attrib["x"]) + float(worse.attrib["width"]) == pytest.approx(
+        float(better.attrib["x"]), abs=0.2
+    )
