@@ -168,8 +168,7 @@ def _pace(order: Order, gate: Gate) -> None:
     producer = _producer(order, **{"linger.ms": 0})
     filler = bytes(b"." * order.value_bytes)
     topic, every = order.name, order.sample_every
-    gate.open()
-    schedule = Schedule(order.start_at, order.rate, order.count)
+    schedule = Schedule(gate.open(), order.rate, order.count)
     sent = 0
     while sent < order.count:
         due = schedule.due_count(perf_counter())

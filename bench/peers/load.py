@@ -32,13 +32,14 @@ class Gate:
         self._began = self._ended = 0.0
         self._cpu = 0.0
 
-    def open(self) -> None:
-        """Say that everything is connected; return when the measurement begins."""
+    def open(self) -> float:
+        """Say that everything is connected; return when the measurement begins: that time."""
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
         self._cpu = process_time()
         self._began = perf_counter()
+        return self._began
 
     def close(self) -> None:
         """Say that everything is done and acknowledged; what follows is not measured."""

@@ -111,8 +111,7 @@ async def _tail(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
 async def _pace(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
     (stream,) = _streams(order)
     filler = b"." * order.value_bytes
-    gate.open()
-    schedule = Schedule(order.start_at, order.rate, order.count)
+    schedule = Schedule(gate.open(), order.rate, order.count)
     sent = 0
     while sent < order.count:
         due = schedule.due_count(perf_counter())

@@ -33,8 +33,6 @@ class Order:
     """`pace`: messages a second; 0 for as many as possible."""
     sample_every: int = 1
     """`pace`: one message in so many says when it was due."""
-    start_at: float = 0.0
-    """`pace`: when the first message is due, by the clock of the machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,8 +124,7 @@ async def _pace(order: Order, gate: Gate) -> None:
     filler = b"." * order.value_bytes
     async with _rstream.Producer(**_place(order)) as producer:
         confirmed = _Confirmed(producer)
-        gate.open()
-        schedule = Schedule(order.start_at, order.rate, order.count)
+        schedule = Schedule(gate.open(), order.rate, order.count)
         sent = 0
         while sent < order.count:
             due = min(schedule.due_count(perf_counter()), sent + _FRAME_COUNT)

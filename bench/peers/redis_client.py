@@ -80,8 +80,7 @@ def _read(client: Any, places: dict[Any, Any], count: int) -> list[Any]:  # noqa
 def _pace(order: Order, gate: Gate) -> None:
     client, (stream, *_) = _connect(order), _streams(order)
     filler = b"." * order.value_bytes
-    gate.open()
-    schedule = Schedule(order.start_at, order.rate, order.count)
+    schedule = Schedule(gate.open(), order.rate, order.count)
     sent = 0
     while sent < order.count:
         due = min(schedule.due_count(perf_counter()), sent + _PIPELINE_COUNT)

@@ -104,8 +104,7 @@ async def _pace(client: tidelog.Client, order: Order, gate: Gate) -> None:
     every = order.sample_every
     async with client.producer() as producer:
         await producer.send(order.name, b"")
-        gate.open()
-        schedule = Schedule(order.start_at, order.rate, order.count)
+        schedule = Schedule(gate.open(), order.rate, order.count)
         sent = 0
         while sent < order.count:
             due = schedule.due_count(perf_counter())
