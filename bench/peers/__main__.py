@@ -11,7 +11,7 @@ from time import gmtime, perf_counter, strftime
 from typing import Final
 
 from bench.machine import ROOT, describe
-from bench.peers import footprint, latency, queue_work, rates
+from bench.peers import footprint, latency, native, queue_work, rates
 from bench.peers.beanstalkd import BEANSTALKD
 from bench.peers.kafka import KAFKA
 from bench.peers.measuring import OWN, Session, say
@@ -30,6 +30,7 @@ _SYSTEMS: Final = {
 }
 _WORKLOADS: Final[Mapping[str, Callable[[Session], None]]] = {
     "rates": rates.run,
+    "native": native.run,
     "queues": queue_work.run,
     "latency": latency.run,
     "footprint": footprint.run,

@@ -26,7 +26,7 @@ def run(session: Session) -> None:
 
 def _measure(session: Session) -> Measure:
     count = session.choose(500_000, 50_000)
-    idle_s = session.choose(10, 3)
+    idle_s = session.choose(5, 3)
 
     def measure(running: Running, name: str) -> Sample:
         place = session.directory / f"{running.system.name}-{name}"

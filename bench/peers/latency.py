@@ -1,10 +1,12 @@
 """How long a record takes from when it was due until a consumer in another process has it."""
 
+from collections.abc import Mapping
 from statistics import median
 from typing import Final
 
 from bench.peers.load import run_loads
 from bench.peers.measuring import Measure, Running, Session, say, scaled
+from bench.peers.promises import Promise
 from bench.peers.results import RowId, Sample
 
 _VALUE_BYTES: Final = 100
@@ -20,19 +22,33 @@ def run(session: Session) -> None:
     """At one rate for all, then at shares of what each can do."""
     for promise in session.promises:
         with session.running("log", promise) as running:
-            seconds = session.choose(8, 3)
-            rates = {"common": dict.fromkeys(running, float(_COMMON))}
-            highest = {name: _highest(each, promise.value) for name, each in running.items()}
+            seconds = session.choose(5, 3)
+            highest = _highest_rates(running, promise.value)
+            able = {name: running[name] for name in highest}
+            common = dict.fromkeys(highest, float(_COMMON))
+            _at(session, promise, f"{_COMMON:,} records/s", _measure(common, seconds), able)
             for share, factor in _SHARES.items():
-                rates[share] = {name: rate * factor for name, rate in highest.items()}
-            for case, own in rates.items():
-                name = (
-                    f"{_COMMON:,} records/s"
-                    if case == "common"
-                    else f"{case} of the own highest rate"
-                )
-                row = RowId("latency", promise.value, case)
-                session.measure(row, name, _measure(own, seconds), running)
+                own = {name: rate * factor for name, rate in highest.items()}
+                what = f"{share} of the own highest rate"
+                _at(session, promise, what, _measure(own, seconds), able)
+
+
+def _at(
+    session: Session, promise: Promise, what: str, measure: Measure, able: Mapping[str, Running]
+) -> None:
+    case = "common" if what.endswith("/s") else what
+    session.measure(RowId("latency", promise.value, case), what, measure, able)
+
+
+def _highest_rates(running: Mapping[str, Running], name: str) -> dict[str, float]:
+    """Return what each takes; a system that fails is not in it."""
+    found: dict[str, float] = {}
+    for each, system in running.items():
+        try:
+            found[each] = _highest(system, name)
+        except RuntimeError as error:
+            say(f"latency: {each} failed: {error}")
+    return found
 
 
 def _highest(running: Running, name: str) -> float:

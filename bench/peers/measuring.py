@@ -1,6 +1,8 @@
 """How rows are measured: all systems of a row in turn, many times."""
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -77,28 +79,31 @@ class Session:
 
     @contextmanager
     def running(self, role: str, promise: Promise) -> Generator[dict[str, Running]]:
-        """Start all systems that can play a role and keep a promise."""
+        """Start all systems that can play a role and keep a promise; none if that is one alone."""
+        able = {
+            name: each
+            for name, each in self.systems.items()
+            if promise in each[0].promises.get(role, ())
+        }
         found: dict[str, Running] = {}
         with ExitStack() as stack:
-            for name, (system, installed) in self.systems.items():
-                if promise not in system.promises.get(role, ()):
-                    continue
+            for name, (system, installed) in able.items() if len(able) > 1 else ():
                 place = self.directory / f"{name}-{promise.value}-{next(self._numbers)}"
+                stack.callback(shutil.rmtree, place, ignore_errors=True)
                 try:
-                    servers = system.start(installed, place, promise)
-                except RuntimeError as error:
-                    say(f"{name} does not start: {error}")
+                    servers = stack.enter_context(system.start(installed, place, promise))
+                    running = Running(system, installed, servers, promise)
+                    if role == "log":
+                        self._warm_up(running)
+                except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                    say(f"{name} is left out: {error}")
                     continue
-                stack.enter_context(servers)
-                found[name] = Running(system, installed, servers, promise)
-            if role == "log":
-                for running in found.values():
-                    self._warm_up(running)
+                found[name] = running
             yield found
 
     def _warm_up(self, running: Running) -> None:
         """Produce and consume for a while: a JVM compiles what it does often."""
-        until = perf_counter() + self.choose(20, 4)
+        until = perf_counter() + self.choose(10, 4)
         count = 1_000
         while perf_counter() < until:
             name = f"warm-up-{next(self._numbers)}"

@@ -18,7 +18,7 @@ def run(session: Session) -> None:
         with session.running("queue", promise) as running:
             for batch, workers in _CASES_QUICK if session.is_quick else _CASES:
                 counts = dict.fromkeys(running, _FIRST)
-                measure = _measure(counts, batch, workers, session.choose(3, 1))
+                measure = _measure(counts, batch, workers, session.choose(2, 1))
                 case = f"batch {batch:03d} workers {workers:02d}"
                 plural = "" if workers == 1 else "s"
                 what = f"1 KB, batches of {batch}, {workers} worker{plural}"

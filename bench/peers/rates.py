@@ -9,6 +9,8 @@ _SIZES: Final = {"100 B": 100, "1 KB": 1_000, "64 KB": 64_000}
 _BYTES_MAX: Final = 400_000_000
 _COUNT_MIN: Final = 200
 _FIRST_BYTES: Final = 4_000_000
+_SECONDS: Final = 1.0
+"""How long one repetition takes, about."""
 
 
 def run(session: Session) -> None:
@@ -16,7 +18,8 @@ def run(session: Session) -> None:
     for promise in session.promises:
         with session.running("log", promise) as running:
             for size_name, size in _SIZES.items():
-                for partitions in (1, 16):
+                # Three copies on one machine say what the work costs: one partition is enough.
+                for partitions in (1, 16) if promise.node_count == 1 else (1,):
                     ways = ["batches", "records"] if size == min(_SIZES.values()) else ["batches"]
                     for way in ways:
                         if session.is_quick and partitions > 1 and size_name != "100 B":
@@ -26,7 +29,7 @@ def run(session: Session) -> None:
                         case = f"{size_name} {partitions:02d} {way}"
                         how = "one call each" if way == "records" else "the fastest way"
                         what = f"{size_name}, {partitions} partition{plural}, {how}"
-                        measure = _measure(counts, size, partitions, way, session.choose(2, 1))
+                        measure = _measure(counts, size, partitions, way)
                         session.measure(RowId("rates", promise.value, case), what, measure, running)
 
 
@@ -35,7 +38,7 @@ def _first(size: int) -> int:
     return max(_FIRST_BYTES // size, _COUNT_MIN)
 
 
-def _measure(counts: dict[str, int], size: int, partitions: int, way: str, seconds: int) -> Measure:
+def _measure(counts: dict[str, int], size: int, partitions: int, way: str) -> Measure:
     """Return what measures once, and says how many records the next repetition gets."""
 
     def measure(running: Running, name: str) -> Sample:
@@ -49,7 +52,7 @@ def _measure(counts: dict[str, int], size: int, partitions: int, way: str, secon
         high = max(_BYTES_MAX // size, _COUNT_MIN)
         # Only the repetition that warms up changes it much: what is counted has one size.
         if count == _first(size):
-            counts[running.system.name] = scaled(rate, seconds, low=_COUNT_MIN, high=high)
+            counts[running.system.name] = scaled(rate, _SECONDS, low=_COUNT_MIN, high=high)
         each_us = 1e6 / count
         return {
             "produced": rate,

@@ -19,6 +19,13 @@ _WORKLOADS: Final = {
             " one reads it all."
         ),
     ),
+    "native": (
+        "Native load tools",
+        (
+            "What the servers of peers can do at most: their own load tools, which are no Python,"
+            " beside tidelog's Python client."
+        ),
+    ),
     "queues": (
         "Queues",
         (

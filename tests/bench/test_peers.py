@@ -9,6 +9,7 @@ from bench.figures import Spread
 from bench.peers.goals import Goal, advantage, verdicts
 from bench.peers.load import Gate, Shared, due_value, make_values
 from bench.peers.measuring import rotated, scaled
+from bench.peers.native import fetched_rate, produced_rate
 from bench.peers.orders import Order, Schedule, percentile, percentiles
 from bench.peers.own import TIDELOG
 from bench.peers.plot import Bar, bars_svg
@@ -126,6 +127,22 @@ def test_a_goal_without_a_peer_is_judged_by_the_best_one() -> None:
     ]
     (verdict,) = verdicts(rows, [goal])
     assert verdict.result.peer == "fast"
+
+
+def test_rates_are_read_from_what_the_tools_of_kafka_write() -> None:
+    produced = (
+        "50000 records sent, 9999.0 records/sec (0.95 MB/sec), 2.0 ms avg latency.\n"
+        "100000 records sent, 12345.5 records/sec (1.18 MB/sec), 2.0 ms avg latency, 9 ms 99th.\n"
+    )
+    assert produced_rate(produced) == 12345.5
+    consumed = (
+        "start.time, end.time, data.consumed.in.MB, nMsg.sec, fetch.MB.sec, fetch.nMsg.sec\n"
+        "2026-11-23 02:00:00:000, 2026-11-23 02:00:01:000, 9.5, 100.0, 1.5, 2500.25\n"
+    )
+    assert fetched_rate(consumed) == 2500.25
+    for read in (produced_rate, fetched_rate):
+        with pytest.raises(RuntimeError, match="no rate"):
+            read("something else\n")
 
 
 def test_less_is_better_for_cpu_and_latency() -> None:
