@@ -16,6 +16,7 @@ _READ_BYTES: Final = 16 << 20
 _BLOCK_MS: Final = 200
 _GROUP: Final = "workers"
 _FIELD: Final = b"v"
+_NOTHING: Final[list[Any]] = []
 
 
 def _connect(order: Order) -> Any:  # noqa: ANN401
@@ -148,10 +149,10 @@ def _work(order: Order, gate: Gate) -> None:
     def work(number: int) -> None:
         client = clients[number]
         while shared.left:
-            found = client.xreadgroup(
+            found: list[Any] = client.xreadgroup(
                 _GROUP, f"worker-{number}", {order.name: ">"}, count=order.batch, block=_BLOCK_MS
             )
-            for stream, entries in found or []:
+            for stream, entries in found or _NOTHING:
                 places = [place for place, _ in entries]
                 pipeline = client.pipeline(transaction=False)
                 pipeline.xack(stream, _GROUP, *places)
