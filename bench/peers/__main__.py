@@ -59,6 +59,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"separated by commas (default: {','.join(promises)})",
     )
     parser.add_argument(
+        "--cases", default="", help='only rows with this in them, such as "100 B 01"'
+    )
+    parser.add_argument(
         "--directory",
         type=Path,
         default=_BUILD / "data",
@@ -116,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
         parsed.directory.mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix="peers-", dir=parsed.directory))
         promises = [Promise(text) for text in parsed.promises.split(",")]
-        session = Session(systems, directory, store, promises, parsed.quick)
+        session = Session(systems, directory, store, promises, parsed.quick, parsed.cases)
         try:
             for name in names:
                 if name == "report":

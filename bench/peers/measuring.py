@@ -66,6 +66,8 @@ class Session:
     store: Store
     promises: Sequence[Promise]
     is_quick: bool
+    cases: str = ""
+    """What the case of a row has to contain, to be measured."""
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 30)))
 
     def choose(self, full: int, quick: int) -> int:
@@ -116,6 +118,8 @@ class Session:
         self, row: RowId, what: str, measure: Measure, running: Mapping[str, Running]
     ) -> None:
         """Measure a row with all systems that run, in turn, and keep what came of it."""
+        if self.cases not in row.case:
+            return
         samples: dict[str, list[Sample]] = {name: [] for name in running}
         failed: set[str] = set()
         for number in range(self.repetitions + 1):  # The first one warms up.
