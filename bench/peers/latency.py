@@ -16,6 +16,8 @@ _COMMON: Final = 5_000
 _SAMPLES_MAX: Final = 20_000
 """A second: where there are more records, some do not say when they were due."""
 _FIRST: Final = 20_000
+_AT_ONCE: Final = 1e9
+"""A rate at which everything is due from the beginning."""
 
 
 def run(session: Session) -> None:
@@ -56,10 +58,10 @@ def _highest(running: Running, name: str) -> float:
     count, found = _FIRST, list[float]()
     for number in range(4):
         topic = f"highest-{name}-{number}"
-        more = {"count": count, "value_bytes": _VALUE_BYTES, "way": "records"}
+        more = {"count": count, "value_bytes": _VALUE_BYTES, "rate": _AT_ONCE, "sample_every": 10}
         running.do(running.order("create", topic))
         produced, consumed = run_loads(
-            [running.order("produce", topic, **more), running.order("tail", topic, **more)]
+            [running.order("pace", topic, **more), running.order("tail", topic, **more)]
         )
         running.do(running.order("delete", topic))
         found.append(count / (consumed.ended - produced.began))
