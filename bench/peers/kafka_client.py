@@ -12,7 +12,6 @@ _kafka = library("confluent_kafka")
 _admin = library("confluent_kafka.admin")
 
 _CONSUME_COUNT: Final = 10_000
-_PRODUCE_COUNT: Final = 10_000
 _POLL_S: Final = 0.05
 _PATIENCE_S: Final = 60.0
 
@@ -70,35 +69,17 @@ def _hand_over(producer: Any, topic: str, value: bytes) -> None:  # noqa: ANN401
             return
 
 
-def _hand_over_all(producer: Any, topic: str, values: list[bytes]) -> None:  # noqa: ANN401
-    messages = [{"value": value} for value in values]
-    while messages:
-        try:
-            taken = producer.produce_batch(topic, messages)
-        except BufferError:
-            taken = 0
-        if taken == len(messages):
-            return
-        # Those that were not taken say so themselves.
-        messages = [{"value": each["value"]} for each in messages if "_error" in each]
-        producer.poll(_POLL_S)
-
-
 def _produce(order: Order, gate: Gate) -> None:
     values = make_values(order)
     producer = _producer(order)
     topic, produce = order.name, producer.produce
     gate.open()
-    if order.way == "records":
-        for value in values:
-            try:
-                produce(topic, value)
-            except BufferError:
-                producer.poll(_POLL_S)
-                _hand_over(producer, topic, value)
-    else:
-        for first in range(0, len(values), _PRODUCE_COUNT):
-            _hand_over_all(producer, topic, values[first : first + _PRODUCE_COUNT])
+    for value in values:
+        try:
+            produce(topic, value)
+        except BufferError:
+            producer.poll(_POLL_S)
+            _hand_over(producer, topic, value)
     _flush(producer)
     gate.close()
     found = sum(end for _, end in _ends(order))
