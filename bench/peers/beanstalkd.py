@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.peers.packages import debian_environment, debian_version, from_debian
 from bench.peers.promises import Promise
-from bench.peers.servers import Servers, free_ports
+from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
 _SYNC: Final = {Promise.MEMORY_ONE: ("-F",), Promise.FSYNC_ONE: ("-f", "0")}
@@ -23,28 +23,22 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     (port,) = free_ports(1)
     log = directory / "log"
     log.mkdir(parents=True, exist_ok=True)
-    servers = Servers(directory)
-    try:
-        servers.start(
-            [
-                str(installed.root / "tree" / "usr" / "bin" / "beanstalkd"),
-                "-l",
-                "127.0.0.1",
-                "-p",
-                str(port),
-                "-z",
-                str(_JOB_BYTES_MAX),
-                "-b",
-                str(log),
-                *_SYNC[promise],
-            ],
-            environment=installed.environment,
-        )
-        servers.wait_ports([port])
-    except BaseException:
-        servers.stop()
-        raise
-    return servers
+    command = Command(
+        [
+            str(installed.root / "tree" / "usr" / "bin" / "beanstalkd"),
+            "-l",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "-z",
+            str(_JOB_BYTES_MAX),
+            "-b",
+            str(log),
+            *_SYNC[promise],
+        ],
+        installed.environment,
+    )
+    return start_servers(directory, [command], [port])
 
 
 BEANSTALKD: Final = System(

@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.peers.packages import from_maven
 from bench.peers.promises import Promise
-from bench.peers.servers import Servers, free_ports
+from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
 VERSION: Final = "4.3.1"
@@ -74,15 +74,8 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
             stdout=subprocess.DEVNULL,
             env={**os.environ},
         )
-    servers = Servers(directory)
-    try:
-        for path in paths:
-            servers.start(java(installed, "kafka.Kafka", str(path)))
-        servers.wait_ports(listeners)
-    except BaseException:
-        servers.stop()
-        raise
-    return servers
+    commands = [Command(java(installed, "kafka.Kafka", str(path))) for path in paths]
+    return start_servers(directory, commands, listeners)
 
 
 KAFKA: Final = System(

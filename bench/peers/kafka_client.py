@@ -1,11 +1,11 @@
 """Loads Kafka through confluent-kafka."""
 
-from time import perf_counter
+from time import sleep  # noqa: TID251  (messages are sent when due)
 from typing import Any, Final
 
 from bench.peers.libraries import library
-from bench.peers.load import Gate, Role, due_value, make_values, wait_until
-from bench.peers.orders import Order, Schedule
+from bench.peers.load import PACE_COUNT, Gate, Pace, Role, make_values
+from bench.peers.orders import Order
 from bench.peers.promises import Promise
 
 _kafka = library("confluent_kafka")
@@ -147,17 +147,11 @@ def _consume(order: Order, gate: Gate) -> None:
 
 def _pace(order: Order, gate: Gate) -> None:
     producer = _producer(order, **{"linger.ms": 0})
-    filler = bytes(b"." * order.value_bytes)
-    topic, every = order.name, order.sample_every
-    schedule = Schedule(gate.open(), order.rate, order.count)
-    sent = 0
-    while sent < order.count:
-        due = schedule.due_count(perf_counter())
-        for number in range(sent, due):
-            value = due_value(schedule.due_at(number), filler) if number % every == 0 else filler
-            _hand_over(producer, topic, value)
-        sent = due
-        wait_until(schedule.due_at(sent))
+    pace = Pace(order, gate.open())
+    while not pace.is_over:
+        for value in pace.take(PACE_COUNT):
+            _hand_over(producer, order.name, value)
+        sleep(pace.delay())
     _flush(producer)
     gate.close()
 

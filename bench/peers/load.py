@@ -11,14 +11,16 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
-from time import perf_counter, process_time, sleep  # noqa: TID251  (messages are sent when due)
+from time import perf_counter, process_time
 from typing import Final, final
 
 from bench.machine import ROOT
-from bench.peers.orders import CLOCK_BYTES, Order, Outcome, percentiles
+from bench.peers.orders import CLOCK_BYTES, Order, Outcome, Schedule, percentiles
 
 _POOL_BYTES_MAX: Final = 16 << 20
 _POOL_COUNT_MAX: Final = 10_000
+PACE_COUNT: Final = 1_000
+"""Messages that are handed over at once, at most, when they are paced."""
 
 
 @final
@@ -73,6 +75,38 @@ def make_values(order: Order) -> list[bytes]:
 def due_value(due: float, filler: bytes) -> bytes:
     """Return a value that says when it was due, as long as `filler`."""
     return b"%0*d" % (CLOCK_BYTES, int(due * 1e9)) + filler[CLOCK_BYTES:]
+
+
+@final
+class Pace:
+    """What is to be sent when, from now on."""
+
+    def __init__(self, order: Order, began: float) -> None:
+        """The first message is due when it began."""
+        self.sent = 0
+        self._order = order
+        self._schedule = Schedule(began, order.rate, order.count)
+        self._filler = b"." * order.value_bytes
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything was due and is sent."""
+        return self.sent == self._order.count
+
+    def take(self, count_max: int) -> list[bytes]:
+        """Return what is due now, and count it as sent; one in some says when it was due."""
+        due = min(self._schedule.due_count(perf_counter()), self.sent + count_max)
+        every, due_at = self._order.sample_every, self._schedule.due_at
+        values = [
+            self._filler if number % every else due_value(due_at(number), self._filler)
+            for number in range(self.sent, due)
+        ]
+        self.sent = due
+        return values
+
+    def delay(self) -> float:
+        """Return in how many seconds the next message is due."""
+        return max(self._schedule.due_at(self.sent) - perf_counter(), 0)
 
 
 @final
@@ -144,11 +178,6 @@ def in_threads(
         gate.close()
     if failures:
         raise failures[0]
-
-
-def wait_until(due: float) -> None:
-    """Sleep; not at all if it is due."""
-    sleep(max(due - perf_counter(), 0))
 
 
 @final

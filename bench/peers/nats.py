@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.peers.packages import debian_environment, debian_version, from_debian
 from bench.peers.promises import Promise
-from bench.peers.servers import Servers, free_ports
+from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
 _CONFIG: Final = """\
@@ -31,17 +31,11 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "nats.conf"
     config.write_text(_CONFIG.format(port=port, store=directory / "store"), encoding="utf-8")
-    servers = Servers(directory)
-    try:
-        servers.start(
-            [str(installed.root / "tree" / "usr" / "sbin" / "nats-server"), "-c", str(config)],
-            environment=installed.environment,
-        )
-        servers.wait_ports([port])
-    except BaseException:
-        servers.stop()
-        raise
-    return servers
+    command = Command(
+        [str(installed.root / "tree" / "usr" / "sbin" / "nats-server"), "-c", str(config)],
+        installed.environment,
+    )
+    return start_servers(directory, [command], [port])
 
 
 NATS: Final = System(

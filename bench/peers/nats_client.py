@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import Any, Final
 
 from bench.peers.libraries import library
-from bench.peers.load import Gate, Role, Shared, due_value, make_values
-from bench.peers.orders import Order, Schedule
+from bench.peers.load import PACE_COUNT, Gate, Pace, Role, Shared, make_values
+from bench.peers.orders import Order
 
 _nats = library("nats")
 _errors = library("nats.errors")
@@ -110,17 +109,11 @@ async def _tail(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
 
 async def _pace(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
     (stream,) = _streams(order)
-    filler = b"." * order.value_bytes
-    schedule = Schedule(gate.open(), order.rate, order.count)
-    sent = 0
-    while sent < order.count:
-        due = schedule.due_count(perf_counter())
-        for number in range(sent, due):
-            is_sample = number % order.sample_every == 0
-            value = due_value(schedule.due_at(number), filler) if is_sample else filler
+    pace = Pace(order, gate.open())
+    while not pace.is_over:
+        for value in pace.take(PACE_COUNT):
             await jet.publish_async(stream, value)
-        sent = due
-        await asyncio.sleep(max(schedule.due_at(sent) - perf_counter(), 0))
+        await asyncio.sleep(pace.delay())
     await jet.publish_async_completed()
     gate.close()
 

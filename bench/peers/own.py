@@ -6,7 +6,7 @@ from typing import Final
 
 from bench.machine import ROOT, describe
 from bench.peers.promises import Promise
-from bench.peers.servers import Servers, free_ports
+from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
 
@@ -20,20 +20,16 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     """Start one broker, or three that make one cluster."""
     ports = free_ports(promise.node_count)
     peers = ",".join(f"{number}=127.0.0.1:{port}" for number, port in enumerate(ports, 1))
-    servers = Servers(directory)
-    try:
-        for number, port in enumerate(ports, 1):
-            command = [sys.executable, "-m", "tidelog", "serve"]
-            command += ["--listen", f"127.0.0.1:{port}", "--log-format", "json"]
-            command += ["--data-dir", str(directory / f"node-{number}")]
-            if len(ports) > 1:
-                command += ["--node-id", str(number), "--peers", peers]
-            servers.start(command, environment={"PYTHONPATH": str(installed.root)})
-        servers.wait_ports(ports)
-    except BaseException:
-        servers.stop()
-        raise
-    return servers
+    environment = {"PYTHONPATH": str(installed.root)}
+    commands: list[Command] = []
+    for number, port in enumerate(ports, 1):
+        words = [sys.executable, "-m", "tidelog", "serve"]
+        words += ["--listen", f"127.0.0.1:{port}", "--log-format", "json"]
+        words += ["--data-dir", str(directory / f"node-{number}")]
+        if len(ports) > 1:
+            words += ["--node-id", str(number), "--peers", peers]
+        commands.append(Command(words, environment))
+    return start_servers(directory, commands, ports)
 
 
 TIDELOG: Final = System(

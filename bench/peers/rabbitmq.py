@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.peers.packages import debian_environment, debian_version, from_debian
 from bench.peers.promises import Promise
-from bench.peers.servers import Servers, free_ports
+from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
 # Debian's `erl` looks for Erlang below /usr only.
@@ -65,17 +65,12 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
         "RUNNING_UNDER_SYSTEMD": "true",  # The script becomes the server: one process to watch.
     }
-    servers = Servers(directory)
-    try:
-        epmd = str(_only(tree, _PROGRAMS) / "epmd")
-        servers.start([epmd, "-address", "127.0.0.1", "-port", str(epmd_port)])
-        script = str(_only(tree, _SCRIPTS) / "rabbitmq-server")
-        servers.start([script], environment=environment)
-        servers.wait_ports([port, stream_port])
-    except BaseException:
-        servers.stop()
-        raise
-    return servers
+    epmd = str(_only(tree, _PROGRAMS) / "epmd")
+    commands = [
+        Command([epmd, "-address", "127.0.0.1", "-port", str(epmd_port)]),
+        Command([str(_only(tree, _SCRIPTS) / "rabbitmq-server")], environment),
+    ]
+    return start_servers(directory, commands, [port, stream_port])
 
 
 RABBITMQ: Final = System(

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import Any, Final
 
 from bench.peers.libraries import library
-from bench.peers.load import Gate, Role, Shared, due_value, make_values
-from bench.peers.orders import Order, Schedule
+from bench.peers.load import PACE_COUNT, Gate, Pace, Role, Shared, make_values
+from bench.peers.orders import Order
 
 _rstream = library("rstream")
 _pika = library("aio_pika")
@@ -121,24 +120,14 @@ async def _tail(order: Order, gate: Gate) -> None:
 
 async def _pace(order: Order, gate: Gate) -> None:
     (stream,) = _streams(order)
-    filler = b"." * order.value_bytes
     async with _rstream.Producer(**_place(order)) as producer:
         confirmed = _Confirmed(producer)
-        schedule = Schedule(gate.open(), order.rate, order.count)
-        sent = 0
-        while sent < order.count:
-            due = min(schedule.due_count(perf_counter()), sent + _FRAME_COUNT)
-            if due > sent:
-                numbers = range(sent, due)
-                values = [
-                    due_value(schedule.due_at(number), filler)
-                    if number % order.sample_every == 0
-                    else filler
-                    for number in numbers
-                ]
+        pace = Pace(order, gate.open())
+        while not pace.is_over:
+            values = pace.take(PACE_COUNT)
+            if values:
                 await confirmed.send(stream, values)
-            sent = due
-            await asyncio.sleep(max(schedule.due_at(sent) - perf_counter(), 0))
+            await asyncio.sleep(pace.delay())
         await confirmed.wait(0)
         gate.close()
 

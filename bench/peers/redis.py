@@ -5,7 +5,7 @@ from typing import Final
 
 from bench.peers.packages import debian_environment, debian_version, from_debian
 from bench.peers.promises import Promise
-from bench.peers.servers import Servers, free_ports
+from bench.peers.servers import Command, Servers, free_ports, start_servers
 from bench.peers.systems import Installed, System
 
 _FSYNC: Final = {Promise.MEMORY_ONE: "no", Promise.FSYNC_ONE: "always"}
@@ -20,31 +20,25 @@ def install(root: Path) -> Installed:
 def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     """Start a server that appends everything to a file before it answers."""
     (port,) = free_ports(1)
-    servers = Servers(directory)
-    try:
-        servers.start(
-            [
-                str(installed.root / "tree" / "usr" / "bin" / "redis-server"),
-                "--bind",
-                "127.0.0.1",
-                "--port",
-                str(port),
-                "--dir",
-                str(directory),
-                "--save",
-                "",
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                _FSYNC[promise],
-            ],
-            environment=installed.environment,
-        )
-        servers.wait_ports([port])
-    except BaseException:
-        servers.stop()
-        raise
-    return servers
+    command = Command(
+        [
+            str(installed.root / "tree" / "usr" / "bin" / "redis-server"),
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--dir",
+            str(directory),
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            _FSYNC[promise],
+        ],
+        installed.environment,
+    )
+    return start_servers(directory, [command], [port])
 
 
 REDIS: Final = System(

@@ -1,11 +1,11 @@
 """Loads Redis through redis-py, with pipelines."""
 
-from time import perf_counter
+from time import sleep  # noqa: TID251  (messages are sent when due)
 from typing import Any, Final
 
 from bench.peers.libraries import library
-from bench.peers.load import Gate, Role, Shared, due_value, in_threads, make_values, wait_until
-from bench.peers.orders import Order, Schedule
+from bench.peers.load import PACE_COUNT, Gate, Pace, Role, Shared, in_threads, make_values
+from bench.peers.orders import Order
 
 _redis = library("redis")
 
@@ -80,19 +80,13 @@ def _read(client: Any, places: dict[Any, Any], count: int) -> list[Any]:  # noqa
 
 def _pace(order: Order, gate: Gate) -> None:
     client, (stream, *_) = _connect(order), _streams(order)
-    filler = b"." * order.value_bytes
-    schedule = Schedule(gate.open(), order.rate, order.count)
-    sent = 0
-    while sent < order.count:
-        due = min(schedule.due_count(perf_counter()), sent + _PIPELINE_COUNT)
+    pace = Pace(order, gate.open())
+    while not pace.is_over:
         pipeline = client.pipeline(transaction=False)
-        for number in range(sent, due):
-            is_sample = number % order.sample_every == 0
-            value = due_value(schedule.due_at(number), filler) if is_sample else filler
+        for value in pace.take(PACE_COUNT):
             pipeline.xadd(stream, {_FIELD: value})
         pipeline.execute()
-        sent = due
-        wait_until(schedule.due_at(sent))
+        sleep(pace.delay())
     gate.close()
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, sleep  # noqa: TID251  (processes are looked at from outside)
 from types import TracebackType
@@ -137,6 +138,31 @@ class Servers:
 
     def _tail(self, number: int) -> str:
         return self._log(number).read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a server is started."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def start_servers(directory: Path, commands: Sequence[Command], ports: Sequence[int]) -> Servers:
+    """Start processes, and wait until somebody listens on all ports.
+
+    Raises:
+        RuntimeError: One of them does not; none is left.
+    """
+    servers = Servers(directory)
+    try:
+        for command in commands:
+            servers.start(command.words, environment=command.environment)
+        servers.wait_ports(ports)
+    except BaseException:
+        servers.stop()
+        raise
+    return servers
 
 
 def _resident_bytes(pid: int) -> int:

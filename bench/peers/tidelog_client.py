@@ -1,14 +1,13 @@
 """Loads tidelog through its own client."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from time import perf_counter
 from typing import Final
 
 import trio
 
 import tidelog
-from bench.peers.load import Gate, Role, due_value, make_values
-from bench.peers.orders import Order, Schedule
+from bench.peers.load import PACE_COUNT, Gate, Pace, Role, make_values
+from bench.peers.orders import Order
 from bench.peers.promises import Promise
 
 _SEND_MANY_COUNT: Final = 100_000
@@ -48,7 +47,7 @@ def _pieces(values: list[bytes], count: int) -> Sequence[list[bytes]]:
     return [values[first : first + count] for first in range(0, len(values), count)]
 
 
-async def _send_each(producer: tidelog.Producer, topic: str, values: list[bytes]) -> None:
+async def _hand_over(producer: tidelog.Producer, topic: str, values: list[bytes]) -> None:
     send_nowait = producer.send_nowait
     for value in values:
         try:
@@ -56,7 +55,6 @@ async def _send_each(producer: tidelog.Producer, topic: str, values: list[bytes]
         except trio.WouldBlock:
             await producer.wait_writable()
             send_nowait(topic, value)
-    await producer.flush()
 
 
 async def _produce(client: tidelog.Client, order: Order, gate: Gate) -> None:
@@ -66,7 +64,8 @@ async def _produce(client: tidelog.Client, order: Order, gate: Gate) -> None:
         await producer.send(order.name, b"")  # Connects, and gets an identity.
         gate.open()
         if order.way == "records":
-            await _send_each(producer, order.name, values)
+            await _hand_over(producer, order.name, values)
+            await producer.flush()
         else:
             count = min(_SEND_MANY_COUNT, max(_SEND_MANY_BYTES // order.value_bytes, 1))
             for piece in _pieces(values, count):
@@ -100,24 +99,12 @@ async def _consume(client: tidelog.Client, order: Order, gate: Gate) -> None:
 
 
 async def _pace(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    filler = b"." * order.value_bytes
-    every = order.sample_every
     async with client.producer() as producer:
         await producer.send(order.name, b"")
-        schedule = Schedule(gate.open(), order.rate, order.count)
-        sent = 0
-        while sent < order.count:
-            due = schedule.due_count(perf_counter())
-            for number in range(sent, due):
-                is_sample = number % every == 0
-                value = due_value(schedule.due_at(number), filler) if is_sample else filler
-                try:
-                    producer.send_nowait(order.name, value)
-                except trio.WouldBlock:
-                    await producer.wait_writable()
-                    producer.send_nowait(order.name, value)
-            sent = due
-            await trio.sleep(max(schedule.due_at(sent) - perf_counter(), 0))
+        pace = Pace(order, gate.open())
+        while not pace.is_over:
+            await _hand_over(producer, order.name, pace.take(PACE_COUNT))
+            await trio.sleep(pace.delay())
         await producer.flush()
         gate.close()
 

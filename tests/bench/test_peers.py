@@ -7,7 +7,7 @@ import pytest
 
 from bench.figures import Spread
 from bench.peers.goals import Goal, advantage, verdicts
-from bench.peers.load import Gate, Shared, due_value, make_values
+from bench.peers.load import Gate, Pace, Shared, due_value, make_values
 from bench.peers.measuring import rotated, scaled
 from bench.peers.native import fetched_rate, produced_rate
 from bench.peers.orders import Order, Schedule, percentile, percentiles
@@ -76,6 +76,16 @@ def test_latency_counts_from_when_a_message_was_due() -> None:
     assert len(value) == 100
     gate.saw(value)
     assert len(gate.arrived) == 1
+
+
+def test_what_is_due_is_taken_once_and_some_of_it_says_when_it_was_due() -> None:
+    pace = Pace(_order(count=1_000, rate=1e9, sample_every=10), 0.0)
+    taken = pace.take(600)
+    assert len(taken) == 600
+    assert sum(value[:20].isdigit() for value in taken) == 60
+    over_after = [pace.is_over, len(pace.take(600)), pace.is_over]
+    assert over_after == [False, 400, True]
+    assert pace.delay() == 0
 
 
 def test_values_are_as_long_and_as_many_as_ordered() -> None:
