@@ -1,6 +1,6 @@
 """Loads Kafka through confluent-kafka."""
 
-from time import sleep  # noqa: TID251  (messages are sent when due)
+from time import perf_counter, sleep  # noqa: TID251  (messages are sent when due)
 from typing import Any, Final
 
 from bench.peers.libraries import library
@@ -25,10 +25,24 @@ def _create(order: Order, gate: Gate) -> None:
     config["file.delete.delay.ms"] = "1000"  # Or the disk would hold a minute of repetitions.
     topic = _admin.NewTopic(order.name, order.partitions, promise.node_count, config=config)
     admin = _admin.AdminClient({"bootstrap.servers": order.addresses})
-    gate.open()
-    for future in admin.create_topics([topic]).values():
-        future.result()
+    until = gate.open() + _PATIENCE_S
+    while not _is_created(admin, topic):
+        if perf_counter() > until:
+            raise RuntimeError(f"there are no {promise.node_count} brokers")
+        sleep(_POLL_S)
     gate.close()
+
+
+def _is_created(admin: Any, topic: Any) -> bool:  # noqa: ANN401
+    """Create a topic; return whether there were as many brokers as it has replicas."""
+    for future in admin.create_topics([topic]).values():
+        try:
+            future.result()
+        except _kafka.KafkaException as error:
+            if error.args[0].code() != _kafka.KafkaError.INVALID_REPLICATION_FACTOR:
+                raise
+            return False
+    return True
 
 
 def _delete(order: Order, gate: Gate) -> None:

@@ -1,6 +1,7 @@
 """Loads tidelog through its own client."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 import trio
@@ -14,6 +15,8 @@ _SEND_MANY_COUNT: Final = 100_000
 _SEND_MANY_BYTES: Final = 8 << 20
 _QUEUE_PARTITIONS: Final = 4
 _WAIT_S: Final = 5.0
+_PATIENCE_S: Final = 60.0
+_RETRY_S: Final = 0.1
 _Async = Callable[[tidelog.Client, Order, Gate], Awaitable[None]]
 
 
@@ -32,8 +35,23 @@ def _durability(order: Order) -> str:
 
 
 async def _create(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    gate.open()
-    await client.admin.create_topic(order.name, order.partitions, durability=_durability(order))
+    replicas = Promise(order.promise).node_count
+    until = gate.open() + _PATIENCE_S
+    while True:
+        try:
+            await client.admin.create_topic(
+                order.name,
+                order.partitions,
+                replication_factor=replicas,
+                durability=_durability(order),
+            )
+        except tidelog.TidelogError:
+            # Brokers that were started together do not all know each other at once.
+            if perf_counter() > until:
+                raise
+            await trio.sleep(_RETRY_S)
+        else:
+            break
     gate.close()
 
 
