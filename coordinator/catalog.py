@@ -60,7 +60,10 @@ def topic_of_staging(name: str) -> str | None:
 
 
 class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
-    """What makes a topic the journal of a queue. All but `overrides` is as it was made."""
+    """What makes a topic the journal of a queue.
+
+    All but `overrides` is as it was made, but that `start_offsets` grow with the topic.
+    """
 
     source_topic_id: bytes
     """Of the topic whose records are the messages."""
@@ -141,7 +144,7 @@ class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-alte
 
 
 class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
-    """A topic has more partitions."""
+    """A topic has more partitions; if it is the journal of a queue, that begins them at 0."""
 
     topic_id: bytes
     partition_count: int
@@ -378,8 +381,7 @@ class Catalog:
         elif isinstance(record, TopicAltered):
             self._put(altered_topic(self._by_id[record.topic_id], record))
         elif isinstance(record, TopicGrown):
-            topic = self._by_id[record.topic_id]
-            self._put(msgspec.structs.replace(topic, partition_count=record.partition_count))
+            self._put(_grown_topic(self._by_id[record.topic_id], record.partition_count))
         elif isinstance(record, TopicDeleted):
             self._remove(self._by_id[record.topic_id])
         else:
@@ -462,6 +464,15 @@ def altered_topic(topic: Topic, record: TopicAltered) -> Topic:
     spec = msgspec.structs.replace(topic.queue, overrides=record.queue_overrides)
     config = queue_config(spec.settings, is_fifo=spec.is_fifo)
     return msgspec.structs.replace(altered, queue=spec, queue_config=config)
+
+
+def _grown_topic(topic: Topic, partition_count: int) -> Topic:
+    """Return a topic with more partitions; its queue gets all messages of these."""
+    spec = topic.queue
+    if spec is not None:
+        starts = (*spec.start_offsets, *[0] * (partition_count - topic.partition_count))
+        spec = msgspec.structs.replace(spec, start_offsets=starts)
+    return msgspec.structs.replace(topic, partition_count=partition_count, queue=spec)
 
 
 def check_topic_name(name: str) -> None:

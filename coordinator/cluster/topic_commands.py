@@ -157,30 +157,44 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
     missing = command.partition_count - topic.partition_count
     if missing == 0:
         return Outcome([], answer)
-    journals = state.catalog.journals_of(topic.topic_id)
-    if journals:
-        raise InvalidTopicError(
-            f"topic {topic.name!r} keeps its {topic.partition_count} partitions as long as it has"
-            f" queues: {listed_queues(journals)}"
-        )
     if missing < 0:
         raise InvalidTopicError(
             f"topic {topic.name!r} has {topic.partition_count} partitions; it cannot have fewer"
         )
+    _check_no_groups(state, topic)
     replication_factor = state.partitions(topic.topic_id)[0].replication_factor
     assignment = _place(state, missing, replication_factor)
     partitions = [_new_partition(state, replicas) for replicas in assignment]
-    records: list[Record] = [
-        TopicGrown(topic.topic_id, command.partition_count),
-        PartitionsAdded(topic.topic_id, partitions),
-    ]
-    staging = state.catalog.staging_of(topic.topic_id)
-    if staging is not None:
+    records: list[Record] = []
+    for grown in (topic, *state.catalog.companions_of(topic.topic_id)):
         records += [
-            TopicGrown(staging.topic_id, command.partition_count),
-            PartitionsAdded(staging.topic_id, partitions),
+            TopicGrown(grown.topic_id, command.partition_count),
+            PartitionsAdded(grown.topic_id, partitions),
         ]
     return Outcome(records, answer)
+
+
+def _check_no_groups(state: ClusterState, topic: Topic) -> None:
+    """Check that no queue on a topic hands out messages with the same key one after the other.
+
+    With more partitions a key belongs to another one, whose messages would be handed out beside
+    those that are still in the old one; and duplicates of these would not be known there.
+
+    Raises:
+        InvalidTopicError: Naming the queues.
+    """
+    fifo = [
+        journal
+        for journal in state.catalog.journals_of(topic.topic_id)
+        if journal.queue is not None and journal.queue.is_fifo
+    ]
+    if fifo:
+        raise InvalidTopicError(
+            f"topic {topic.name!r} keeps its {topic.partition_count} partitions as long as it has"
+            f" FIFO queues: {listed_queues(fifo)}. With more, messages of a group would be in two"
+            " partitions, and not in order; make a queue with more partitions, send to that, and"
+            " work off this one"
+        )
 
 
 def _alter(state: ClusterState, command: AlterTopic) -> Outcome:

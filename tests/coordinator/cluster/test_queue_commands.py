@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator.catalog import AlterTopic, CreateTopic, DeleteTopic
+from coordinator.catalog import AlterTopic, Catalog, CreateTopic, DeleteTopic
 from coordinator.cluster.commands import (
     AddPartitions,
     AlterQueue,
@@ -224,16 +224,45 @@ def test_nothing_that_is_done_with_topics_is_done_with_a_journal() -> None:
         cluster.handle(CreateTopic("queue@x", bytes(16), 1, {}))
 
 
-def test_a_topic_with_queues_does_not_grow_and_is_not_deleted() -> None:
+def test_a_topic_with_queues_is_not_deleted() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
     for name in ("b", "a"):
         make(cluster, creation(cluster, name, "orders"))
 
-    with pytest.raises(InvalidTopicError, match=r"keeps its 1 partitions .* queues: a, b"):
-        cluster.handle(AddPartitions("orders", 2))
     with pytest.raises(InvalidRequestError, match="'orders' has queues: a, b; delete them first"):
         cluster.handle(DeleteTopic("orders"))
+
+
+def test_queues_grow_with_their_topic_and_get_all_messages_of_what_is_new() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 2, 3])
+    before = [make(cluster, creation(cluster, name, "orders")) for name in ("b", "a")]
+
+    cluster.do(AddPartitions("orders", 3))
+
+    for known in before:
+        journal = cluster.state.catalog.journal(known.queue_name)
+        assert journal.queue is not None
+        assert (journal.partition_count, journal.queue.start_offsets) == (3, (7, 0, 0))
+        beside = cluster.state.partitions(journal.topic_id)
+        assert [each.replicas for each in beside] == [
+            each.replicas for each in cluster.state.partitions(topic_id)
+        ]
+        assert all(each.leader is not None for each in beside)
+    restored = Catalog.from_snapshot(cluster.state.catalog.snapshot())
+    assert restored.journal("a") == cluster.state.catalog.journal("a")
+
+
+def test_a_topic_whose_groups_would_come_apart_does_not_grow() -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1])
+    make(cluster, creation(cluster, "any", "orders"))
+    make(cluster, replace(creation(cluster, "ordered", "orders"), is_fifo=True))
+
+    with pytest.raises(InvalidTopicError, match="keeps its 1 partitions .* FIFO queues: ordered. "):
+        cluster.handle(AddPartitions("orders", 2))
+
     assert cluster.handle(AddPartitions("orders", 1)).records == []
 
 
