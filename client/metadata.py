@@ -86,13 +86,14 @@ class MetadataCache:
 
 
 def _newest(known: TopicMetadata | None, received: TopicMetadata) -> TopicMetadata:
-    """Return the received metadata, with leaders that are known to be newer."""
+    """Return the received metadata, with leaders and partitions that are known to be newer."""
     if known is None or known.topic_id != received.topic_id:
         return received
     partitions: list[PartitionMetadata] = list(received.partitions)
     for place, (old, new) in enumerate(zip(known.partitions, received.partitions, strict=False)):
         if old.leader_epoch > new.leader_epoch:
             partitions[place] = old
+    partitions += known.partitions[len(received.partitions) :]  # A topic never gets fewer.
     return TopicMetadata(received.name, received.topic_id, partitions)
 
 

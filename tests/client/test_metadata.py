@@ -45,6 +45,16 @@ def test_a_newer_leader_replaces_an_older_one() -> None:
     assert cache.leader_of("orders", 0) is None
 
 
+def test_a_broker_that_has_not_heard_of_new_partitions_takes_none_away() -> None:
+    grown = TopicMetadata("orders", ID, [PartitionMetadata(0, 1, 0), PartitionMetadata(1, 2, 0)])
+
+    cache = cache_of(grown, topic(1, 1))
+    anew = cache_of(grown, topic(1, 0, topic_id=OTHER_ID))
+
+    assert (cache.leader_of("orders", 0), cache.leader_of("orders", 1)) == (1, 2)
+    assert anew.leader_of("orders", 1) is None
+
+
 def test_a_topic_made_again_begins_with_its_own_epochs() -> None:
     cache = cache_of(topic(2, 5), topic(1, 0, topic_id=OTHER_ID))
 
