@@ -19,6 +19,7 @@ from broker.handlers.queue_admin import QueueAdminHandler
 from broker.handlers.reassignment import ReassignmentHandler
 from broker.handlers.session import SessionHandler
 from broker.handlers.topic_extents import TopicExtentsHandler
+from broker.handlers.topic_usage import TopicUsageHandler
 from broker.handlers.topics import TopicsHandler
 from broker.log_extents import LogExtents
 from broker.partition_keeper import PartitionKeeper
@@ -73,7 +74,7 @@ def serve_clients(
                 api.INIT_PRODUCER: session.init_producer,
                 api.DESCRIBE_PRODUCER: ProducersHandler(partitions).describe,
                 api.LIST_OFFSETS: offsets.list_offsets,
-                **_topics(surroundings, config, keeper),
+                **_topics(surroundings, config, keeper, offsets),
                 **_groups(groups),
                 **_cluster(cluster),
                 **_queues(QueueAdminHandler(env, config, cluster, keeper)),
@@ -82,7 +83,12 @@ def serve_clients(
     )
 
 
-def _topics(surroundings: Surroundings, config: BrokerConfig, keeper: PartitionKeeper) -> _Slow:
+def _topics(
+    surroundings: Surroundings,
+    config: BrokerConfig,
+    keeper: PartitionKeeper,
+    offsets: OffsetsHandler,
+) -> _Slow:
     cluster, partitions = surroundings.cluster, surroundings.partitions
     topics = TopicsHandler(
         surroundings.env, config, cluster, partitions, keeper, surroundings.flusher
@@ -93,7 +99,9 @@ def _topics(surroundings: Surroundings, config: BrokerConfig, keeper: PartitionK
         api.ALTER_TOPIC: topics.alter,
         api.DELETE_TOPIC: topics.delete,
         api.DELETE_RECORDS: topics.delete_records,
+        api.ADD_PARTITIONS: topics.add_partitions,
         api.TOPIC_EXTENTS: TopicExtentsHandler(cluster, partitions).answer,
+        api.TOPIC_USAGE: TopicUsageHandler(surroundings.env, cluster, partitions, offsets).answer,
     }
 
 

@@ -180,6 +180,12 @@ class Cluster:
                     return connection
             return await _first(self._ways_to_connect(), head_start=_HEAD_START_S)
 
+    def refresh_if_old(self) -> None:
+        """Have metadata fetched of all topics that are known, if that is `metadata_max_age` ago."""
+        if trio.current_time() > self._asked_at + self.config.metadata_max_age:
+            self._asked_at = trio.current_time()  # Once, also if nobody answers.
+            self.request_refresh(self.metadata.topic_names)
+
     def request_refresh(self, topics: Iterable[str]) -> None:
         """Have metadata fetched, of the brokers and of these topics; listeners will be called."""
         wanted = (self._wanted_topics or set()).union(topics)

@@ -56,6 +56,10 @@ class ClientConfig:
     retry_backoff_max: float = 1.0
     """Longest wait between two retries."""
 
+    metadata_max_age: float = 300.0
+    """How long producers that send believe how many partitions a topic has, and who leads them,
+    before they ask again although nothing was wrong: so they find partitions that were added."""
+
     def __post_init__(self) -> None:
         """Check the settings.
 
@@ -69,6 +73,7 @@ class ClientConfig:
                 "connect_timeout must be above 0": self.connect_timeout <= 0,
                 "request_timeout must be above 0": self.request_timeout <= 0,
                 "retry_backoff must be above 0": self.retry_backoff <= 0,
+                "metadata_max_age must be above 0": self.metadata_max_age <= 0,
                 "retry_backoff_max must not be below retry_backoff": (
                     self.retry_backoff_max < self.retry_backoff
                 ),
@@ -84,6 +89,7 @@ class ClientSettings(TypedDict, total=False):
     request_timeout: float
     retry_backoff: float
     retry_backoff_max: float
+    metadata_max_age: float
 
 
 @final

@@ -209,6 +209,7 @@ class Dispatcher:
         if connection is None:  # It was lost while an earlier request was submitted.
             self._refuse_all(departures, ConnectError("the connection was lost"))
             return
+        self._cluster.refresh_if_old()
         timeout = self._cluster.config.request_timeout
         timeout_ms, batches = int(timeout * 1000), [self._describe(each) for each in departures]
         flight = _Flight(connection, departures, now + timeout * _PATIENCE)

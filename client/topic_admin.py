@@ -4,6 +4,9 @@ Shell: asks brokers, again while that may help.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+import trio
 
 from client.cluster import Cluster
 from client.metadata import TopicPartition, partition_of
@@ -11,7 +14,10 @@ from client.offsets import OffsetPlace, list_offsets
 from wire import api
 from wire.errors import NotLeaderError
 from wire.fetch import PartitionOffset
+from wire.topic_usage import TopicUsage, TopicUsageRequest
 from wire.topics import (
+    AddPartitionsReply,
+    AddPartitionsRequest,
     AlterTopicRequest,
     CreateTopicReply,
     CreateTopicRequest,
@@ -21,6 +27,8 @@ from wire.topics import (
     DescribeTopicsRequest,
     TopicDescription,
 )
+
+_PATIENCE_S: Final = 5.0
 
 Setting = str | int | float | bool
 """The value of a topic setting; it travels as text."""
@@ -93,6 +101,52 @@ class TopicAdmin:
         # Setting the same twice does no harm.
         reply = await self._cluster.ask_any(api.ALTER_TOPIC, request, is_repeatable=True)
         return reply.config
+
+    async def add_partitions(
+        self, name: str, count: int, *, validate_only: bool = False
+    ) -> AddPartitionsReply:
+        """Let a topic have more partitions: `count` in all; it never gets fewer again.
+
+        Records stay where they are. Those with a key go to another partition from now on, most of
+        them, so that the order of records with one key holds before and after, but not across.
+        Producers of this client learn of it at once, as do members of groups; all others within
+        `ClientConfig.metadata_max_age`.
+
+        Args:
+            name: The topic.
+            count: How many partitions it has afterwards.
+            validate_only: Say what would happen and change nothing.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidTopicError: It has more already, it cannot have so many, or it has FIFO queues.
+        """
+        request = AddPartitionsRequest(name, count, validate_only)
+        # The second time there is nothing to do.
+        reply = await self._cluster.ask_any(api.ADD_PARTITIONS, request, is_repeatable=True)
+        if not validate_only:
+            await self._learn(name, count)
+        return reply
+
+    async def _learn(self, name: str, count: int) -> None:
+        """Let what this client sends know of partitions, if somebody tells of them in time."""
+        with trio.move_on_after(_PATIENCE_S):
+            while (known := self._cluster.metadata.topic(name)) and len(known.partitions) < count:
+                self._cluster.request_refresh([name])
+                await self._cluster.wait_changed()
+
+    async def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
+        """Return what the partitions of topics take on disk, and how fast that grows.
+
+        In the order asked; of all topics, sorted, by default. Partitions whose leader does not
+        answer are left out.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+        """
+        request = TopicUsageRequest(None if names is None else list(names))
+        reply = await self._cluster.ask_any(api.TOPIC_USAGE, request, is_repeatable=True)
+        return reply.topics
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all of its records.

@@ -18,15 +18,16 @@ from logstore.disk import PASSING_ERRNOS
 from logstore.file_cache import FileCache
 from logstore.flush import Flush
 from logstore.flushes import Flushes
+from logstore.growth import Growth
 from logstore.log_state import Appended, LogState, LogStatus
 from logstore.refill import Refill, check_refill
 from logstore.removal import Removal, remove_marks_above
-from logstore.retention import deletable_count
+from logstore.retention import deletable_count, require_committed
 from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
 from logstore.slice import LogSlice, out_of_range
 from logstore.unflushed import Unflushed
-from wire.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError
+from wire.errors import CorruptRecordError, DiskFullError
 from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
 
 __all__ = ["Appended", "LogStatus", "PartitionLog"]
@@ -96,6 +97,10 @@ class PartitionLog:
     def segment_count(self) -> int:
         """Number of segments, the active one included."""
         return len(self._segments)
+
+    def growth(self, *, now_ms: int) -> Growth | None:
+        """Return how fast it grows, `None` as long as nobody can tell."""
+        return self._segments.growth(now_ms=now_ms)
 
     @property
     def status(self) -> LogStatus:
@@ -405,13 +410,9 @@ class PartitionLog:
             LogOfflineError: The disk failed.
         """
         self.require_online()
-        if before_offset > high_watermark:
-            raise OffsetOutOfRangeError(
-                f"cannot delete up to offset {before_offset}: only offsets below"
-                f" {high_watermark} are committed",
-                log_start_offset=self._log_start_offset,
-                log_end_offset=high_watermark,
-            )
+        require_committed(
+            before_offset, log_start_offset=self._log_start_offset, high_watermark=high_watermark
+        )
         if before_offset > self._log_start_offset:
             self._move_start(before_offset)
             self._unflushed.request_checkpoint()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from logstore.config import LogConfig
+from wire.errors import OffsetOutOfRangeError
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
@@ -19,6 +20,8 @@ class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
     newest_ms: int
     """Its largest timestamp, but no later than the time it was sealed: one record with a
     timestamp far in the future must not keep the segment for ever (Kafka's does)."""
+    sealed_at_ms: int = 0
+    """When it was sealed, by the broker's clock; Unix milliseconds."""
 
 
 def deletable_count(
@@ -53,3 +56,18 @@ def deletable_count(
         surplus_bytes -= segment.size_bytes
         count += 1
     return count
+
+
+def require_committed(before_offset: int, *, log_start_offset: int, high_watermark: int) -> None:
+    """Check that all that somebody wants to delete is committed.
+
+    Raises:
+        OffsetOutOfRangeError: It is not.
+    """
+    if before_offset > high_watermark:
+        raise OffsetOutOfRangeError(
+            f"cannot delete up to offset {before_offset}: only offsets below"
+            f" {high_watermark} are committed",
+            log_start_offset=log_start_offset,
+            log_end_offset=high_watermark,
+        )

@@ -10,6 +10,7 @@ from logstore.damage import DamagedRanges
 from logstore.disk import File
 from logstore.file_cache import FileCache
 from logstore.flush import LogPosition
+from logstore.growth import ActiveFacts, Growth, growth_of
 from logstore.leader_epoch import LeaderEpochs
 from logstore.producer_state import ProducerStates
 from logstore.retention import SegmentFacts
@@ -311,11 +312,24 @@ class Segments:
             for segment in self._segments
         ]
         return [
-            SegmentFacts(segment.size_bytes, segment.end_offset, newest_ms)
+            SegmentFacts(
+                segment.size_bytes, segment.end_offset, newest_ms, segment.sealed_at_ms or 0
+            )
             for segment, newest_ms in zip(
                 self.sealed, self._newest_ms(known_ms, now_ms), strict=False
             )
         ]
+
+    def growth(self, *, now_ms: int) -> Growth | None:
+        """Return how fast the log grows, `None` as long as nobody can tell."""
+        active = self.active
+        return growth_of(
+            self.facts(now_ms=now_ms),
+            ActiveFacts(
+                active.base_offset, active.end_offset, active.size_bytes, active.first_append_ms
+            ),
+            now_ms=now_ms,
+        )
 
     def _newest_ms(self, known_ms: Sequence[int], end_ms: int) -> list[int]:
         """Return how young records of each segment may be, of which `known_ms` can be read.

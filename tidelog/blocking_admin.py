@@ -20,7 +20,13 @@ from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
 from wire.queue_admin import CreateQueueReply
 from wire.reassignment import PartitionMove, PartitionMoved
-from wire.topics import CreateTopicReply, DeleteRecordsReply, TopicDescription
+from wire.topic_usage import TopicUsage
+from wire.topics import (
+    AddPartitionsReply,
+    CreateTopicReply,
+    DeleteRecordsReply,
+    TopicDescription,
+)
 from wire.transactions import TransactionDescription
 
 _Thread = TrioThread[trio_client.Client]
@@ -72,6 +78,17 @@ class Admin:
     ) -> dict[str, str]:
         """Change settings of a topic; see `tidelog.Admin.alter_topic`."""
         return self._thread.call(partial(self._admin.alter_topic, name, set=set, reset=reset))
+
+    def add_partitions(
+        self, name: str, count: int, *, validate_only: bool = False
+    ) -> AddPartitionsReply:
+        """Let a topic have more partitions; see `tidelog.Admin.add_partitions`."""
+        add = partial(self._admin.add_partitions, name, count, validate_only=validate_only)
+        return self._thread.call(add)
+
+    def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
+        """Return what topics take on disk; see `tidelog.Admin.topic_usage`."""
+        return self._thread.call(partial(self._admin.topic_usage, names))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all of its records."""

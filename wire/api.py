@@ -26,6 +26,7 @@ from wire import (
     replication,
     session,
     topic_extents,
+    topic_usage,
     topics,
     transactions,
 )
@@ -62,6 +63,7 @@ class ApiKey(IntEnum):
     RESET_OFFSETS = 16
     DELETE_GROUP = 17
     TOPIC_EXTENTS = 18
+    ADD_PARTITIONS = 19
     PEER_STATUS = 20
     RAFT = 21
     RAFT_SNAPSHOT = 22
@@ -71,6 +73,7 @@ class ApiKey(IntEnum):
     REPLICA_FETCH = 26
     REPLICA_DURABLE = 27
     REPLICA_READ = 28
+    TOPIC_USAGE = 29
     JOIN = 30
     DESCRIBE_CLUSTER = 31
     ELECT_LEADERS = 32
@@ -206,6 +209,8 @@ DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.Delete
 TOPIC_EXTENTS = Api(
     ApiKey.TOPIC_EXTENTS, topic_extents.TopicExtentsRequest, topic_extents.TopicExtentsReply
 )
+ADD_PARTITIONS = Api(ApiKey.ADD_PARTITIONS, topics.AddPartitionsRequest, topics.AddPartitionsReply)
+TOPIC_USAGE = Api(ApiKey.TOPIC_USAGE, topic_usage.TopicUsageRequest, topic_usage.TopicUsageReply)
 PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply, max_version=2)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)

@@ -124,3 +124,28 @@ class DeleteRecordsReply(msgspec.Struct, frozen=True, array_like=True):
     """The extent after the deletion."""
 
     log_start_offset: int
+
+
+class AddPartitionsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Let one topic have more partitions; durable when the reply comes. Again does no harm.
+
+    Records stay where they are; those with a key may go to another partition from now on.
+    """
+
+    name: str
+    partition_count: int
+    """Of the topic afterwards."""
+    validate_only: bool = False
+    """Say what would happen and change nothing."""
+
+
+class AddPartitionsReply(msgspec.Struct, frozen=True, array_like=True):
+    """The topic that has grown, or would."""
+
+    topic_id: bytes
+    partition_count: int
+    """Afterwards."""
+    added: int
+    """How many of them are new."""
+    queues: list[str]
+    """The queues on the topic, sorted: they have as many partitions as the topic."""

@@ -11,7 +11,7 @@ from broker.flusher import Flusher
 from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
 from coordinator.catalog import TOPIC_ID_SIZE, AlterTopic, Catalog, DeleteTopic, Topic
-from coordinator.cluster.commands import Command, CreateReplicatedTopic
+from coordinator.cluster.commands import AddPartitions, Command, CreateReplicatedTopic
 from coordinator.cluster.records import Partition as ReplicatedPartition
 from coordinator.cluster.settings import min_in_sync_replicas
 from coordinator.cluster_node import ClusterNode
@@ -34,6 +34,8 @@ from wire.errors import (
     WireFormatError,
 )
 from wire.topics import (
+    AddPartitionsReply,
+    AddPartitionsRequest,
     AlterTopicReply,
     AlterTopicRequest,
     CreateTopicReply,
@@ -184,6 +186,27 @@ class TopicsHandler:
         given = {name: defaults[name] for name in request.reset_config if name in defaults}
         reset = [name for name in request.reset_config if name not in defaults]
         return AlterTopic(request.name, {**request.set_config, **given}, reset)
+
+    async def add_partitions(self, request: AddPartitionsRequest) -> AddPartitionsReply:
+        """Let a topic grow; the new logs that this broker has of it are open when this returns."""
+        # How many it has may be known to others only.
+        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        topic = self._catalog.topic(request.name)
+        queues = sorted(journal.queue_name for journal in self._catalog.journals_of(topic.topic_id))
+        added = request.partition_count - topic.partition_count
+        command = AddPartitions(request.name, request.partition_count, topic.topic_id)
+        reply = AddPartitionsReply(topic.topic_id, request.partition_count, added, queues)
+        if request.validate_only:
+            self._cluster.metadata.check(command)
+            return reply
+        await self._decide(command)
+        for grown in (topic, *self._catalog.companions_of(topic.topic_id)):
+            await self._keeper.settle(grown.topic_id)
+        if added:
+            self._env.probe(
+                "topic_grown", topic=request.name, partition_count=request.partition_count
+            )
+        return reply
 
     async def delete(self, request: DeleteTopicRequest) -> DeleteTopicReply:
         """Delete a topic, and the files that this broker has of it."""

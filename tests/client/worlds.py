@@ -5,17 +5,22 @@ A test asks for `autojump_clock` itself: only then does time jump while everybod
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Unpack
 
 from trio.testing import MockClock
 
 from client.client import Client, connect
+from client.config import ClientSettings
 from tests.broker.world import ADDRESS, World
 
 
 @asynccontextmanager
-async def client_of(world: World) -> AsyncGenerator[Client, None]:
+async def client_of(
+    world: World, **settings: Unpack[ClientSettings]
+) -> AsyncGenerator[Client, None]:
     """Run a broker in `world`, and a client of it, while the block runs."""
-    async with world.broker(), connect("{}:{}".format(*ADDRESS), env=world.env) as client:
+    address = "{}:{}".format(*ADDRESS)
+    async with world.broker(), connect(address, env=world.env, **settings) as client:
         yield client
 
 

@@ -235,6 +235,7 @@ EXCHANGES = [
         TopicExtentsRequest(topics=["orders"], with_sizes=True, is_local=True),
         TopicExtentsReply([TopicExtents("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])]),
     ),
+    _exchange(api.ADD_PARTITIONS, *topic_samples.ADD_PARTITIONS),
     _exchange(
         api.PEER_STATUS,
         PeerStatusRequest(node_id=2),
@@ -313,6 +314,7 @@ EXCHANGES = [
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
     _exchange(api.REPLICA_READ, *replication_samples.READ),
+    _exchange(api.TOPIC_USAGE, *topic_samples.USAGE),
     _exchange(
         api.JOIN,
         JoinRequest(

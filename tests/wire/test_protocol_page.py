@@ -21,7 +21,14 @@ from wire.groups import ResetTo
 from wire.produce import AckLevel, Acks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
-TYPES: dict[object, str] = {int: "int", str: "str", bytes: "bin", bool: "bool", type(None): "nil"}
+TYPES: dict[object, str] = {
+    int: "int",
+    float: "float",
+    str: "str",
+    bytes: "bin",
+    bool: "bool",
+    type(None): "nil",
+}
 DEFAULTS = {"False": "false", "True": "true", "None": "nil", "": "empty", "b''": "empty"}
 
 

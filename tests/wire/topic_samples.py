@@ -1,7 +1,10 @@
 """Samples of messages about topics."""
 
 from tests.wire.group_samples import TOPIC_ID
+from wire.topic_usage import PartitionUsage, TopicUsage, TopicUsageReply, TopicUsageRequest
 from wire.topics import (
+    AddPartitionsReply,
+    AddPartitionsRequest,
     AlterTopicReply,
     AlterTopicRequest,
     CreateTopicReply,
@@ -66,6 +69,38 @@ DELETE = (
 DELETE_RECORDS = (
     DeleteRecordsRequest(topic_id=TOPIC_ID, partition=3, before_offset=15),
     DeleteRecordsReply(log_start_offset=15),
+)
+
+ADD_PARTITIONS = (
+    AddPartitionsRequest(name="orders", partition_count=6, validate_only=True),
+    AddPartitionsReply(topic_id=TOPIC_ID, partition_count=6, added=2, queues=["billing"]),
+)
+USAGE = (
+    TopicUsageRequest(topics=["orders"], is_local=True),
+    TopicUsageReply(
+        topics=[
+            TopicUsage(
+                name="orders",
+                topic_id=TOPIC_ID,
+                partition_count=2,
+                replication_factor=3,
+                partitions=[
+                    PartitionUsage(
+                        partition=0,
+                        leader_id=1,
+                        size_bytes=1 << 30,
+                        segment_count=5,
+                        log_start_offset=10,
+                        high_watermark=1019,
+                        oldest_ms=1_700_000_000_000,
+                        growth_bytes_per_day=1 << 28,
+                        growth_offsets_per_day=500,
+                        dirty_ratio=0.25,
+                    )
+                ],
+            )
+        ]
+    ),
 )
 
 IN_OLDER_VERSIONS: dict[str, object] = {

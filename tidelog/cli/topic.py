@@ -14,7 +14,8 @@ from tidelog.cli.options import (
     require_changes,
 )
 from tidelog.cli.tables import counted, print_json, print_settings
-from tidelog.cli.topic_view import print_topic, print_topics, topic_as_json
+from tidelog.cli.topic_usage_view import print_usage, print_usages, usage_as_json
+from tidelog.cli.topic_view import growth_notes, print_topic, print_topics, topic_as_json
 from wire.topics import TopicDescription
 
 
@@ -129,6 +130,74 @@ def alter(
         print_json(topic_as_json(altered))
     else:
         print_settings(altered.config, altered.config_overrides, "topic")
+
+
+@topic.command(
+    "add-partitions",
+    short_help="Let a topic have more partitions.",
+    epilog=examples(
+        "tidelog topic add-partitions orders --to 12",
+        "tidelog topic add-partitions orders --to 12 --yes",
+    ),
+)
+@click.argument("name")
+@click.option(
+    "--to", "count", type=click.IntRange(min=1), required=True, help="How many it is to have."
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def add_partitions(name: str, count: int, is_sure: bool, broker: str, as_json: bool) -> None:
+    """Let a topic have more partitions; it never gets fewer again.
+
+    Records stay where they are, but most keys belong to another partition from then on: records
+    with one key keep their order before and after, not across. A topic with FIFO queues keeps its
+    partitions.
+    """
+    if not is_sure:
+        planned = ask(
+            broker, lambda client: client.admin.add_partitions(name, count, validate_only=True)
+        )
+        if planned.added:
+            for line in growth_notes(planned):
+                click.echo(line, err=True)
+            confirm(f"let topic {name} have {counted(count, 'partition')}, for good?")
+
+    grown = ask(broker, lambda client: client.admin.add_partitions(name, count))
+    if as_json:
+        print_json({"topic": name, "partitions": grown.partition_count, "added": grown.added})
+    elif grown.added:
+        click.echo(
+            f"topic {name} has {counted(grown.partition_count, 'partition')},"
+            f" {grown.added:,} of them new"
+        )
+    else:
+        click.echo(f"topic {name} had {counted(grown.partition_count, 'partition')} already")
+
+
+@topic.command(
+    epilog=examples(
+        "tidelog topic usage", "tidelog topic usage orders", "tidelog topic usage --json"
+    )
+)
+@click.argument("name", required=False)
+@broker_option
+@json_option
+def usage(name: str | None, broker: str, as_json: bool) -> None:
+    """Show what topics take on disk, how old they are and how fast they grow.
+
+    Of each partition as its leader has it; every other replica takes about as much. Growth is what
+    came in since a segment was sealed, the first one within the last 7 days, extended to a day.
+    """
+    topics = ask(broker, lambda client: client.admin.topic_usage(None if name is None else [name]))
+    if as_json:
+        print_json([usage_as_json(each) for each in topics])
+    elif not topics:
+        click.echo("there are no topics yet; `tidelog topic create NAME` makes one", err=True)
+    elif name is None:
+        print_usages(topics)
+    else:
+        print_usage(topics[0])
 
 
 @topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))

@@ -4,8 +4,15 @@ from collections.abc import Sequence
 
 import click
 
-from tidelog.cli.tables import nodes_text, print_facts, print_settings, print_table, size_text
-from wire.topics import PartitionDescription, TopicDescription
+from tidelog.cli.tables import (
+    counted,
+    nodes_text,
+    print_facts,
+    print_settings,
+    print_table,
+    size_text,
+)
+from wire.topics import AddPartitionsReply, PartitionDescription, TopicDescription
 
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE")
 
@@ -77,6 +84,24 @@ def print_topic(topic: TopicDescription) -> None:
             for row, each in zip(rows, topic.partitions, strict=True)
         ]
     print_table(columns, rows, right=_NUMBERS)
+
+
+def growth_notes(planned: AddPartitionsReply) -> list[str]:
+    """Return what more partitions mean for those who use a topic, before they are added."""
+    more = counted(planned.added, "partition")
+    notes = [
+        f"- {more} more, {planned.partition_count:,} in all; it never gets fewer again",
+        "- records stay where they are; most keys belong to another partition from then on:",
+        "  the order of records with one key does not hold across the change",
+        "- producers that run learn of it within 5 minutes (metadata_max_age); until then",
+        "  records with one key may go to two partitions",
+        "- members of groups are given the new partitions at once; those that begin at the",
+        "  latest record may miss the first ones; consumers without a group go on with the old",
+    ]
+    if planned.queues:
+        queues = ", ".join(planned.queues)
+        notes.append(f"- queues hand out messages of the new partitions as well: {queues}")
+    return notes
 
 
 def record_count(partition: PartitionDescription) -> int:

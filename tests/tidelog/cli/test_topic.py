@@ -40,6 +40,8 @@ def test_creating_with_json_says_everything(at_broker: None, capsys: Printed) ->
         ),
         (["create", "a", "--replication-factor", "2"], "2 replicas are not possible"),
         (["delete-records", "nope", "--partition", "0", "--all"], "there is no topic 'nope'"),
+        (["add-partitions", "nope", "--to", "2", "--yes"], "there is no topic 'nope'"),
+        (["usage", "nope"], "there is no topic 'nope'"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -125,3 +127,35 @@ def test_a_deleted_topic_is_gone(topic: str, capsys: Printed) -> None:
     said = capsys.readouterr()
     assert said.out == f"deleted topic {topic}\n"
     assert said.err.startswith(f"error: there is no topic '{topic}'")
+
+
+def test_what_more_partitions_mean_is_said_before_anything_is_done(
+    topic: str, capsys: Printed
+) -> None:
+    main.run(["queue", "create", "billing", "--topic", topic])
+    capsys.readouterr()
+
+    refused = main.run(["topic", "add-partitions", topic, "--to", "9"])
+    said = capsys.readouterr()
+    main.run(["topic", "describe", topic, "--json"])
+    before = json.loads(capsys.readouterr().out)
+    added = main.run(["topic", "add-partitions", topic, "--to", "9", "--yes", "--json"])
+    grown = json.loads(capsys.readouterr().out)
+    again = main.run(["topic", "add-partitions", topic, "--to", "9"])
+    main.run(["queue", "delete", "billing", "--yes"])
+
+    assert (refused, added, again) == (2, 0, 0)
+    assert "9 in all; it never gets fewer again" in said.err
+    assert "queues hand out messages of the new partitions as well: billing" in said.err
+    assert "nobody can be asked here whether that is meant; say --yes" in said.err
+    assert len(before["partitions"]) < 9
+    assert grown == {"topic": topic, "partitions": 9, "added": 9 - len(before["partitions"])}
+
+
+def test_usage_is_printed_for_one_topic_and_for_all(topic: str, capsys: Printed) -> None:
+    assert main.run(["topic", "usage", topic]) == 0
+    assert capsys.readouterr().out.startswith(f"topic     {topic}")
+    assert main.run(["topic", "usage"]) == 0
+    assert topic in capsys.readouterr().out
+    assert main.run(["topic", "usage", topic, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == topic

@@ -1,0 +1,112 @@
+"""What the partitions of topics take on disk: each leader says it of its own."""
+
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+
+from broker.handlers.offsets import OffsetsHandler
+from broker.partition import Partition
+from broker.partitions import Partitions
+from coordinator.catalog import Topic
+from coordinator.cluster_node import ClusterNode
+from wire import api
+from wire.env import Env
+from wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from wire.topic_usage import PartitionUsage, TopicUsage, TopicUsageReply, TopicUsageRequest
+
+_PEER_TIMEOUT_S: Final = 2.0
+
+
+@final
+class TopicUsageHandler:
+    """Answers for what is led here, and asks the leaders of the rest."""
+
+    def __init__(
+        self, env: Env, cluster: ClusterNode, partitions: Partitions, offsets: OffsetsHandler
+    ) -> None:
+        """Know by `cluster` who leads what; `offsets` tells times of records."""
+        self._env = env
+        self._cluster = cluster
+        self._partitions = partitions
+        self._offsets = offsets
+
+    async def answer(self, request: TopicUsageRequest) -> TopicUsageReply:
+        """Say what partitions take; those whose leaders do not answer are left out.
+
+        Raises:
+            UnknownTopicError: One of the topics is not there.
+        """
+        catalog = self._cluster.metadata.state.catalog
+        if request.topics is None:
+            topics = catalog.record_topics
+        else:
+            topics = [catalog.topic(name) for name in request.topics]
+        found: dict[tuple[bytes, int], PartitionUsage] = {}
+        for topic in topics:
+            await self._measure(topic, found)
+        if not request.is_local:
+            await self._ask_leaders(topics, found)
+        return TopicUsageReply([self._usage(topic, found) for topic in topics])
+
+    def _usage(self, topic: Topic, found: dict[tuple[bytes, int], PartitionUsage]) -> TopicUsage:
+        known = self._cluster.metadata.state.partitions(topic.topic_id)
+        keys = [(topic.topic_id, number) for number in range(len(known))]
+        return TopicUsage(
+            topic.name,
+            topic.topic_id,
+            len(known),
+            min((each.replication_factor for each in known), default=0),
+            [found[key] for key in keys if key in found],
+        )
+
+    async def _measure(self, topic: Topic, found: dict[tuple[bytes, int], PartitionUsage]) -> None:
+        """Put in what is led here."""
+        for number in range(topic.partition_count):
+            partition = self._partitions.replica(topic.topic_id, number)
+            if partition is not None and partition.leader is not None and not partition.is_held:
+                found[topic.topic_id, number] = await self._usage_of(partition)
+
+    async def _usage_of(self, partition: Partition) -> PartitionUsage:
+        log = partition.log
+        oldest_ms: int | None = None
+        with suppress(BrokerError):  # Damage, or a disk that failed: the rest can be told.
+            oldest_ms = await self._offsets.time_at(partition, log.log_start_offset)
+        growth = log.growth(now_ms=self._env.clock.now_ms())
+        return PartitionUsage(
+            partition.number,
+            self._cluster.node_id,
+            log.size_bytes,
+            log.segment_count,
+            log.log_start_offset,
+            partition.high_watermark,
+            oldest_ms,
+            None if growth is None else growth.bytes_per_day,
+            None if growth is None else growth.offsets_per_day,
+        )
+
+    async def _ask_leaders(
+        self, topics: list[Topic], found: dict[tuple[bytes, int], PartitionUsage]
+    ) -> None:
+        wanted: dict[int, dict[str, None]] = {}
+        for topic in topics:
+            for each in self._cluster.metadata.state.partitions(topic.topic_id):
+                if each.leader is not None and each.leader != self._cluster.node_id:
+                    wanted.setdefault(each.leader, {})[topic.name] = None
+
+        async def ask(node_id: int, names: list[str]) -> None:
+            # Who does not answer is no reason to say nothing of the others.
+            with suppress(BrokerError, ConnectionLostError, WireFormatError):
+                reply = await self._cluster.peers.ask(
+                    node_id,
+                    api.TOPIC_USAGE,
+                    TopicUsageRequest(names, is_local=True),
+                    timeout_s=_PEER_TIMEOUT_S,
+                )
+                for topic in reply.topics:
+                    for each in topic.partitions:
+                        found[topic.topic_id, each.partition] = each
+
+        async with trio.open_nursery() as nursery:
+            for node_id, names in wanted.items():
+                nursery.start_soon(ask, node_id, list(names))

@@ -1,0 +1,56 @@
+"""What partitions take on disk: every broker can be asked, each leader answers for its own."""
+
+from trio.testing import MockClock
+
+from client.client import Client
+from logstore.growth import SHORTEST_MS
+from tests.broker.asking import batch_of, create_topic, delete_records, produce, submit
+from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live, make_topic
+from tests.broker.world import START_MS, World
+from wire import api
+from wire.topic_usage import TopicUsage, TopicUsageRequest
+
+PARTITIONS = 6
+
+
+async def test_a_log_that_grows_says_how_fast_and_how_old_it_is(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4096")
+        for number in range(6):
+            await produce(client, topic, batch_of(bytes(2000), at_ms=START_MS + number))
+        await delete_records(client, topic, 1)
+        world.clock.offset_ms += SHORTEST_MS
+
+        request = TopicUsageRequest(["orders"])
+        (usage,) = (await submit(client, api.TOPIC_USAGE, request).reply()).topics
+
+    (partition,) = usage.partitions
+    assert (partition.partition, partition.leader_id) == (0, 1)
+    assert (partition.log_start_offset, partition.high_watermark) == (1, 6)
+    assert partition.segment_count > 1
+    assert partition.size_bytes > 6 * 2000
+    assert partition.oldest_ms == START_MS + 1
+    assert partition.growth_bytes_per_day is not None
+    assert partition.growth_bytes_per_day > 1000 * 2000
+    assert partition.growth_offsets_per_day is not None
+    assert partition.growth_offsets_per_day > 1000
+
+
+def test_every_broker_knows_it_of_all_leaders_and_leaves_out_who_does_not_answer() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> list[TopicUsage]:
+            await make_topic(client, PARTITIONS)
+            async with client.producer() as producer:
+                for number in range(PARTITIONS):
+                    await producer.send(TOPIC, b"v", partition=number, timestamp_ms=number)
+            return await client.admin.topic_usage([TOPIC])
+
+        (usage,) = await brokers.with_client(work)
+
+        assert usage.replication_factor == len(NODES)
+        assert [each.partition for each in usage.partitions] == list(range(PARTITIONS))
+        assert [each.oldest_ms for each in usage.partitions] == list(range(PARTITIONS))
+        assert {each.leader_id for each in usage.partitions} == set(NODES)
+
+    live(3, main)
