@@ -62,15 +62,36 @@ class LogsMatch(NodeChecker):
     Definition: whenever a leader shows a high watermark, and whenever the metadata of a partition
     change: the last leader epoch of which two replicas have records begins at the same offset in
     both, and so do all before it. Leader epochs rise with offsets. What the records are, the end
-    of a life compares. Replicas that are damaged are not looked at before they are mended.
+    of a life compares. Replicas that are damaged are not looked at before they are mended, nor one
+    whose disk has gone back to what another leader had written, as long as nobody counts on it.
     """
+
+    def __init__(self) -> None:
+        """Know of no such disk."""
+        self._gone_back: set[tuple[minutes.Partition, int]] = set()
+
+    def opened(self, opened: Opened) -> None:
+        """See `NodeChecker`."""
+        self._gone_back.discard((opened.partition, opened.node_id))
+        before = opened.before
+        if before is not None and opened.log.end_offset > before.log_start_offset:
+            end = min(opened.log.end_offset, before.end_offset)
+            if opened.log.agreed_end(before) < end:
+                self._gone_back.add((opened.partition, opened.node_id))
+
+    def cut(self, cut: Cut) -> None:
+        """See `NodeChecker`."""
+        self._gone_back.discard((cut.partition, cut.node_id))
 
     def shown(self, shown: Shown) -> None:
         """See `NodeChecker`."""
+        counted_on = {*shown.must_have_all, shown.agreed_leader}
         logs = [
             (node, log)
             for node, log in shown.logs.items()
-            if not log.is_held and not log.is_damaged
+            if not log.is_held
+            and not log.is_damaged
+            and (node in counted_on or (shown.partition, node) not in self._gone_back)
         ]
         for node_id, log in logs:
             epochs = [epoch for epoch, _ in log.leader_epochs]
