@@ -22,7 +22,7 @@ from wire.record_batch import BatchHeader
 WINDOW_BATCHES: Final = 5
 """A producer may have so many batches of one partition under way (Kafka's limit as well)."""
 PRODUCERS_MAX: Final = 100_000
-"""So many producers a log knows; with a window each they take about 50 MB."""
+"""So many producers a log knows, brokers aside; with a window each they take about 50 MB."""
 KEPT_AT_LEAST_MS: Final = 15 * 60 * 1000
 """None is forgotten for another one sooner: long after any client has given up a batch."""
 
@@ -93,7 +93,7 @@ class ProducerStates:
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            if header.base_sequence == 0 or header.producer_id >= BROKER_PRODUCER_IDS_FROM:
+            if header.base_sequence == 0 or _is_broker(header.producer_id):
                 return None
             raise OutOfOrderSequenceError(
                 f"nothing is known (any more) of producer {header.producer_id}, which sent sequence"
@@ -102,7 +102,7 @@ class ProducerStates:
             )
         if header.producer_epoch != producer.producer_epoch:
             return self._check_new_epoch(header, producer.producer_epoch)
-        if not producer.window and header.producer_id >= BROKER_PRODUCER_IDS_FROM:
+        if not producer.window and _is_broker(header.producer_id):
             return None
         expected = producer.expected_sequence
         if header.base_sequence == expected:
@@ -158,13 +158,15 @@ class ProducerStates:
 
         Raises:
             OverloadedError: Too many others wrote a short time ago. Whoever is forgotten too soon
-                could send a batch again, and it would be there twice.
+                could send a batch again, and it would be there twice. Brokers are few, and known
+                beside those.
             BrokerError: As `check` raises.
         """
         if not header.is_sequenced:
             return None
         known_at = self.check(header)
-        if known_at is None and header.producer_id not in self._producers:
+        is_known = header.producer_id in self._producers
+        if known_at is None and not is_known and not _is_broker(header.producer_id):
             self._require_room(now_ms=now_ms)
         return known_at
 
@@ -192,7 +194,7 @@ class ProducerStates:
             now_ms,
             (*window[1 - WINDOW_BATCHES :], _batch(header, base_offset)),
         )
-        if len(self._producers) > PRODUCERS_MAX:
+        if len(self._producers) > PRODUCERS_MAX and not _is_broker(header.producer_id):
             oldest = self._oldest()
             if oldest is not None:
                 del self._producers[oldest.producer_id]
@@ -210,7 +212,8 @@ class ProducerStates:
     def _learn(self, header: BatchHeader, *, now_ms: int) -> None:
         known = self._producers.get(header.producer_id)
         if known is None or known.producer_epoch < header.producer_epoch:
-            if known is not None or len(self._producers) < PRODUCERS_MAX:
+            has_room = len(self._producers) < PRODUCERS_MAX or _is_broker(header.producer_id)
+            if known is not None or has_room:
                 self.appended(header, header.base_offset, now_ms=now_ms)
             return
         is_gap_behind = not known.window and header.next_sequence != known.first_sequence
@@ -262,9 +265,13 @@ class ProducerStates:
     def _oldest(self) -> ProducerState | None:
         """Return who was silent for the longest time and may be forgotten. Brokers never are."""
         for producer in self._producers.values():
-            if producer.producer_id < BROKER_PRODUCER_IDS_FROM:
+            if not _is_broker(producer.producer_id):
                 return producer
         return None
+
+
+def _is_broker(producer_id: int) -> bool:
+    return producer_id >= BROKER_PRODUCER_IDS_FROM
 
 
 def _batch(header: BatchHeader, base_offset: int) -> AppendedBatch:

@@ -223,6 +223,22 @@ def test_a_broker_is_never_forgotten_for_a_producer() -> None:
     assert states.position(2) is None
 
 
+def test_a_broker_is_known_however_many_producers_there_are() -> None:
+    """Whoever goes on with what it moved asks the log how far that is."""
+    states = full(last_append_ms=NOW_MS)
+    moved = sent(1234, producer_id=BROKER_PRODUCER_IDS_FROM)
+    mended = msgspec.structs.replace(moved, producer_id=BROKER_PRODUCER_IDS_FROM + 1)
+
+    assert states.admit(moved, now_ms=NOW_MS) is None
+    states.appended(moved, 200, now_ms=NOW_MS)
+    states.learn([mended], now_ms=NOW_MS)
+
+    for producer_id in (BROKER_PRODUCER_IDS_FROM, BROKER_PRODUCER_IDS_FROM + 1):
+        assert states.position(producer_id) == (0, 1235)
+    assert len(states) == PRODUCERS_MAX + 2
+    assert states.position(1) is not None
+
+
 @given(
     batches=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), min_size=1, max_size=30),
     epoch_begins=st.sets(st.integers(0, 29)),
