@@ -158,8 +158,8 @@ class QueueSettler:
         orders = _orders(places, verdict, call)
         for order in orders:
             leader_of(description, order.partition)
+        call.open_count = len(orders)  # All at once: one of them may be over before the next goes.
         for order in orders:
-            call.open_count += 1
             await self._put(order)
         await call.is_done.wait()
         if not call.errors:

@@ -5,13 +5,16 @@ import trio
 from trio.testing import MockClock
 
 from client import queue_settler
-from client.queue_settler import runs_of
+from client.queue_directory import QueueDirectory
+from client.queue_message import DELETE
+from client.queue_settler import QueueSettler, runs_of
 from client.receipt_handle import ReceivedPlace, handle_of
 from tests.client.queue_world import drain, fill, lead, queue_of
 from wire import api
 from wire.errors import (
     BatchError,
     ConnectionLostError,
+    InvalidReceiptError,
     MessageGoneError,
     NotLeaderError,
     UnknownPartitionError,
@@ -98,6 +101,27 @@ async def test_a_partition_that_nobody_leads_holds_up_no_other(autojump_clock: M
             assert done == [0]
             lead(cluster, 1)
         assert done == [0, 1]
+
+
+async def test_what_is_given_up_at_once_does_not_hide_what_becomes_of_the_rest(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await fill(queue, 10)
+        messages = sorted(await queue.receive(100), key=lambda message: message.partition)
+        settler: QueueSettler = vars(queue)["_settler"]
+        directory: QueueDirectory = vars(settler)["_directory"]
+        cluster.leaders[0] = (None, 1)  # type: ignore[assignment]
+        directory.doubt(await directory.find("work"))
+
+        async def refuse(node_id: int, request: object) -> object:
+            raise InvalidReceiptError(f"not of {node_id}: {request}")
+
+        cluster.answers[api.SETTLE] = refuse  # type: ignore[index]
+        with pytest.raises(BatchError, match="10 of 10 messages could not be settled") as caught:
+            await settler.settle(messages, DELETE, gives_up_at=trio.current_time())
+        kinds = [type(caught.value.errors[index]) for index in range(10)]
+        assert kinds == [NotLeaderError] * 5 + [InvalidReceiptError] * 5
 
 
 async def test_nobody_waits_for_ever_for_a_broker_that_does_not_come_back(
