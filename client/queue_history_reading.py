@@ -18,6 +18,7 @@ from client.queue_history import HistoryEvent, QueueHistory
 from wire import api
 from wire.errors import (
     ConnectionLostError,
+    LeaderNotAvailableError,
     NotLeaderError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
@@ -87,12 +88,10 @@ class HistoryReader:
             return newest
         history = QueueHistory(number)
         at_first = await self._frames(number, first)
-        before = at_first[0][1].snapshot_offset if at_first else None
+        before = at_first[0][1].snapshot_offset
         offset = start if before is None else max(before, start)
         while offset < end:
             frames = await self._frames(number, offset)
-            if not frames:
-                break
             for offset, frame in frames:
                 if offset < first:
                     history.pass_over(frame)
@@ -126,7 +125,10 @@ class HistoryReader:
         return await self._at_leader(number, ask)
 
     async def _frames(self, number: int, offset: int) -> list[tuple[int, Frame]]:
-        """Return frames from an offset on, or from the first one that is left."""
+        """Return frames from an offset on, or from the first one that is left.
+
+        There is one: a leader that has none to give does not know yet how much is committed.
+        """
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription
@@ -151,7 +153,12 @@ class HistoryReader:
             (result,) = reply.results
             if result.error is not None:
                 raise from_wire(result.error)
-            return _decoded(at, content, offset)
+            if frames := _decoded(at, content, offset):
+                return frames
+            raise LeaderNotAvailableError(
+                f"the leader of partition {number} of the journal does not know yet how much is"
+                " committed"
+            )
 
         try:
             return await self._at_leader(number, ask)

@@ -5,8 +5,10 @@ from trio.testing import MockClock
 
 from client.queue_history import EventKind, HistoryEvent
 from queue_layer import snapshots
-from tests.client.queue_world import fill, work_queue
+from tests.client.queue_world import fill, queue_of, work_queue
+from wire import api
 from wire.errors import UnknownQueueError
+from wire.fetch import FetchReply, FetchRequest, PartitionFetched
 
 
 def shown(events: list[HistoryEvent]) -> list[tuple[str, int | None, int, str]]:
@@ -71,6 +73,30 @@ async def test_who_begins_in_the_middle_knows_what_came_before(
             found = await queue.history(10_000, since_ms=event.time_ms)
             assert found == whole[-len(found) :]
         assert await queue.history(since_ms=whole[-1].time_ms + 60_000) == []
+
+
+async def test_a_new_leader_that_does_not_know_yet_what_is_committed_is_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 3)
+        await queue.delete_batch(await queue.receive(3))
+        whole = await queue.history()
+        asked = 0
+
+        async def know_little(node_id: int, request: object) -> object:
+            nonlocal asked
+            del node_id
+            assert isinstance(request, FetchRequest)
+            asked += 1
+            if asked == 2:
+                del cluster.answers[api.FETCH_HISTORY]  # type: ignore[arg-type]
+            return FetchReply([PartitionFetched(0, 0, 0)])
+
+        cluster.answers[api.FETCH_HISTORY] = know_little  # type: ignore[index]
+
+        assert await queue.history() == whole
+        assert asked == 2
 
 
 async def test_bad_input_is_refused(autojump_clock: MockClock) -> None:
