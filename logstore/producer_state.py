@@ -217,8 +217,11 @@ class ProducerStates:
                 self.appended(header, header.base_offset, now_ms=now_ms)
             return
         is_gap_behind = not known.window and header.next_sequence != known.first_sequence
-        if known.producer_epoch > header.producer_epoch or is_gap_behind:
-            return  # Without a window: those between the two were known, and cut off or left out.
+        # Without a window, what came between the two was known and cut off. Of what was staged less
+        # than a window is cut off at a time, and sequences are left out: nothing came between.
+        is_cut_between = is_gap_behind and not header.was_staged
+        if known.producer_epoch > header.producer_epoch or is_cut_between:
+            return
         by_offset = {batch.base_offset: batch for batch in known.window}
         by_offset[header.base_offset] = _batch(header, header.base_offset)
         window = tuple(by_offset[offset] for offset in sorted(by_offset)[-WINDOW_BATCHES:])

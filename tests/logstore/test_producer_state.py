@@ -275,6 +275,28 @@ def test_what_is_learned_later_leads_to_the_same_as_if_it_had_been_appended(
         assert known_of(mended) == known_of(whole)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_was_staged_is_learned_also_where_a_later_commit_was_cut_off(
+    order: tuple[int, int],
+) -> None:
+    """Else whoever leads next would append it again: it asks the log what it has."""
+    missing = [sent(7 << 32, producer_id=STAGED_PRODUCER_ID, count=3)]
+    missing.append(sent((7 << 32) + 3, producer_id=STAGED_PRODUCER_ID))
+    missing = [
+        msgspec.structs.replace(header, base_offset=offset)
+        for header, offset in zip(missing, (100, 103), strict=True)
+    ]
+    states = ProducerStates()
+    states.appended(sent(8 << 32, producer_id=STAGED_PRODUCER_ID), 104, now_ms=NOW_MS)
+    states.truncate(104)
+
+    states.learn([missing[place] for place in order], now_ms=NOW_MS)
+
+    assert states.position(STAGED_PRODUCER_ID) == (0, (7 << 32) + 4)
+    assert states.check(missing[0]) == 100
+    assert states.check(sent(8 << 32, producer_id=STAGED_PRODUCER_ID)) is None
+
+
 def headers_of_log(batches: list[tuple[int, int]], epoch_begins: set[int]) -> list[BatchHeader]:
     """Return batches of a log as of producers and record counts; some begin a new epoch."""
     headers = list[BatchHeader]()
