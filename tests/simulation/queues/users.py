@@ -330,6 +330,8 @@ class QueueWorker:
                 await user.settle(wish, partial(message.release, 0.0))
                 await trio.sleep(random.uniform(0.0, 0.6) * delivered.visibility_s)
             for message, delivered in received:
+                if self.should_stop:
+                    break  # One alone may take half a minute; what is left has its time.
                 await self._work_on(user, message, delivered)
         if random.random() < _SETTLED_AGAIN:
             await self._settle_again(client, user)
