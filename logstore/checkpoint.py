@@ -68,6 +68,8 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     marks_deletions: bool = False
     """Whether segments are missing below `recovery_base_offset` only if that, or a deletion mark,
     says so; versions before removed them without a mark."""
+    clean_offset: int = 0
+    """Compaction has left no record below it that a later one below it supersedes."""
 
 
 def write_small_file(disk: Disk, path: str, content: object) -> None:

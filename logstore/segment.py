@@ -61,6 +61,8 @@ class Segment:
         """When it got its first record, by the broker's clock; `None` when empty or sealed."""
         self.sealed_at_ms: int | None = None
         """When it was sealed; `None` while it is the active one."""
+        self.cleaned_at_ms: int | None = None
+        """When compaction first came to its end; `None` if it never has."""
         self.trusted_position = SEGMENT_HEADER_SIZE
         """Bytes from here on were written, or checked, by this process; what lies before is
         checked whenever it is read from the disk."""
@@ -134,6 +136,7 @@ class Segment:
         self.end_position = footer.end_position
         self.max_timestamp_ms = footer.max_timestamp_ms
         self.sealed_at_ms = footer.sealed_at_ms
+        self.cleaned_at_ms = footer.cleaned_at_ms
         self.trusted_position = footer.end_position
 
     def open_active(
@@ -201,6 +204,7 @@ class Segment:
         self.end_offset = footer.end_offset
         self.max_timestamp_ms = max(self.max_timestamp_ms, footer.max_timestamp_ms)
         self.sealed_at_ms = footer.sealed_at_ms
+        self.cleaned_at_ms = footer.cleaned_at_ms
         self.first_append_ms = None
         self.index = self._last_batch = None
         self._files.forget(self.index_path)
@@ -211,7 +215,11 @@ class Segment:
         """Return the footer that a sealed segment has."""
         assert self.sealed_at_ms is not None
         return SegmentFooter(
-            self.end_offset, self.end_position, self.max_timestamp_ms, self.sealed_at_ms
+            self.end_offset,
+            self.end_position,
+            self.max_timestamp_ms,
+            self.sealed_at_ms,
+            self.cleaned_at_ms,
         )
 
     def seal_anew(self, footer: SegmentFooter) -> None:
@@ -228,6 +236,7 @@ class Segment:
         self.end_position = footer.end_position
         self.max_timestamp_ms = footer.max_timestamp_ms
         self.sealed_at_ms = footer.sealed_at_ms
+        self.cleaned_at_ms = footer.cleaned_at_ms
 
     def cut(self, position: int, end_offset: int, config: LogConfig) -> None:
         """Be the active segment that ends at `position`; the files follow by `cut_file`.
@@ -242,7 +251,7 @@ class Segment:
         self.end_offset = end_offset
         self._last_batch = None
         self.trusted_position = min(self.trusted_position, position)
-        self.sealed_at_ms = None
+        self.sealed_at_ms = self.cleaned_at_ms = None
         if position == SEGMENT_HEADER_SIZE:
             self.first_append_ms = None
 

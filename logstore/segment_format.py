@@ -9,8 +9,9 @@ Pure: no clock, no I/O. `docs/formats/segment.md` has a worked example.
     12  16 topic id                       24   8 largest timestamp
     28   4 partition                      32   8 time of sealing, Unix milliseconds
     32   8 base offset                    40  20 reserved, 0
-    40  20 reserved, 0                    60   4 CRC-32C of bytes 0 to 60
-    60   4 CRC-32C of bytes 0 to 60
+    40  20 reserved, 0                    40   8 time of the first cleaning, 0 = never
+    60   4 CRC-32C of bytes 0 to 60       48  12 reserved, 0
+                                          60   4 CRC-32C of bytes 0 to 60
 
 All integers are little-endian.
 """
@@ -26,7 +27,7 @@ FORMAT_VERSION = 1
 HEADER_MAGIC = b"TIDELOG\n"
 FOOTER_MAGIC = b"TIDESEAL"
 _HEADER = struct.Struct("<8sHH16sIQ20x")
-_FOOTER = struct.Struct("<8sQQqQ20x")
+_FOOTER = struct.Struct("<8sQQqQQ12x")
 _CRC = struct.Struct("<I")
 SEGMENT_HEADER_SIZE = _HEADER.size + _CRC.size
 SEGMENT_FOOTER_SIZE = _FOOTER.size + _CRC.size
@@ -58,6 +59,8 @@ class SegmentFooter(msgspec.Struct, frozen=True):
     """Position after the last batch, where the footer begins."""
     max_timestamp_ms: int
     sealed_at_ms: int
+    cleaned_at_ms: int | None = None
+    """When compaction first came to its end; `None` if it never has."""
 
     def to_bytes(self) -> bytes:
         """Return the footer as it is stored."""
@@ -67,6 +70,7 @@ class SegmentFooter(msgspec.Struct, frozen=True):
             self.end_position,
             self.max_timestamp_ms,
             self.sealed_at_ms,
+            self.cleaned_at_ms or 0,
         )
         return data + _CRC.pack(crc32c(data))
 
@@ -98,10 +102,10 @@ def parse_segment_footer(data: bytes) -> SegmentFooter | None:
     """Return the footer in `data`, exactly its size, `None` when there is none."""
     if len(data) != SEGMENT_FOOTER_SIZE:
         return None
-    magic, *fields = _FOOTER.unpack_from(data)
+    magic, end_offset, end_position, max_ms, sealed_ms, cleaned_ms = _FOOTER.unpack_from(data)
     if magic != FOOTER_MAGIC or not _has_valid_crc(data):
         return None
-    return SegmentFooter(*fields)
+    return SegmentFooter(end_offset, end_position, max_ms, sealed_ms, cleaned_ms or None)
 
 
 def _has_valid_crc(data: bytes) -> bool:

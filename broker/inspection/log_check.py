@@ -229,6 +229,8 @@ def _contradictions(known: LogCheckpoint) -> Iterator[str]:
     """Yield what a checkpoint says against itself."""
     if not known.log_start_offset <= known.recovery_offset:
         yield "it says that the log begins behind its recovery point"
+    if known.clean_offset > known.recovery_offset:
+        yield "it says that the log is clean behind its recovery point"
     if known.recovery_base_offset > known.recovery_offset:
         yield "it says that a segment begins behind the recovery point in it"
     for producer in known.producers:

@@ -49,7 +49,8 @@ SEGMENT_FOOTER_FIELDS = {
     "end_position": (16, "Q"),
     "max_timestamp_ms": (24, "q"),
     "sealed_at_ms": (32, "q"),
-    "reserved": (40, "20s"),
+    "cleaned_at_ms": (40, "Q"),
+    "reserved": (48, "12s"),
     "crc": (60, "I"),
 }
 INDEX_FIELDS = {
@@ -82,6 +83,7 @@ CHECKPOINT_CONTENT = (
     "damage",
     "high_watermark",
     "marks_deletions",
+    "clean_offset",
 )
 
 

@@ -32,6 +32,7 @@ def test_what_was_written_then_is_read(name: str) -> None:
         ("of_ten_fields", False, False),
         ("of_eleven_fields", True, False),
         ("without_first_sequence", True, True),
+        ("of_twelve_fields", True, True),
     ],
 )
 def test_a_checkpoint_of_an_earlier_form_is_read_and_what_it_lacks_means_what_was_meant(
@@ -43,6 +44,7 @@ def test_a_checkpoint_of_an_earlier_form_is_read_and_what_it_lacks_means_what_wa
 
     assert then.high_watermark == (now.high_watermark if has_high_watermark else 0)
     assert then.marks_deletions == marks_deletions
+    assert then.clean_offset == 0
     assert then.producers == now.producers
     assert replace(then, high_watermark=0, marks_deletions=False) == replace(
         now, high_watermark=0, marks_deletions=False

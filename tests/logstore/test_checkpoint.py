@@ -156,7 +156,7 @@ def test_what_an_earlier_crash_left_behind_does_not_matter() -> None:
 
 
 def test_a_checkpoint_of_a_time_without_high_watermarks_is_read() -> None:
-    older = list(msgspec.structs.astuple(CONTENT))[:-2]
+    older = list(msgspec.structs.astuple(CONTENT))[:-3]
 
     assert read_small_file(disk_with(older), PATH, LogCheckpoint) == msgspec.structs.replace(
         CONTENT, high_watermark=0

@@ -19,10 +19,12 @@ from wire.errors import DataDirectoryError
 
 HEADER = SegmentHeader(b"sixteen bytes id", 4, 1234567890)
 FOOTER = SegmentFooter(1234567999, 4096, 1_700_000_000_123, 1_700_000_009_999)
+CLEANED = SegmentFooter(1234567999, 4096, 1_700_000_000_123, 1_700_000_009_999, 1_700_000_020_000)
 
 PARTS: list[tuple[bytes, Callable[[bytes], object]]] = [
     (HEADER.to_bytes(), partial(parse_segment_header, name="it")),
     (FOOTER.to_bytes(), parse_segment_footer),
+    (CLEANED.to_bytes(), parse_segment_footer),
 ]
 
 
@@ -30,6 +32,7 @@ def test_what_was_written_is_read() -> None:
     assert parse_segment_header(HEADER.to_bytes(), "it") == HEADER
     assert parse_segment_header(HEADER.to_bytes() + b"batches", "it") == HEADER
     assert parse_segment_footer(FOOTER.to_bytes()) == FOOTER
+    assert parse_segment_footer(CLEANED.to_bytes()) == CLEANED
     assert len(HEADER.to_bytes()) == SEGMENT_HEADER_SIZE
     assert len(FOOTER.to_bytes()) == SEGMENT_FOOTER_SIZE
 
