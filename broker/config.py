@@ -107,6 +107,11 @@ class BrokerConfig:
     maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
     """How often segments are rolled and deleted by age and size."""
 
+    disk_reserve_bytes: int = _number(0, low=0, high=1 << 50)
+    """When less than this is free on the disk, nothing more is appended to topics, which are
+    read-only until there is room; what is left is for the metadata, checkpoints and repairs. Looked
+    at every `maintenance_interval_ms`."""
+
     staged_bytes_max: int = _number(4096 * MiB, low=MiB, high=1 << 50)
     """On disk for one partition of what is staged and not committed, or committed and not appended;
     who stages more is told to wait."""

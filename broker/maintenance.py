@@ -97,7 +97,7 @@ class Maintenance:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
-        log.look_for_room()
+        log.look_for_room(reserve_bytes=self._config.disk_reserve_bytes)
         log.roll_if_old(now_ms=now_ms, is_urged=self._env.buggify("roll early"))
         before_ms = now_ms - log.config.producer_expiry_ms
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)

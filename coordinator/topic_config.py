@@ -185,6 +185,14 @@ SETTINGS: Final = {
             "Replicas that must have a record before it is committed; at most all of them.",
         ),
         Setting(
+            "partition_bytes_max",
+            parse_bytes_or_unlimited(low=8192),
+            _UNLIMITED,
+            "8KiB or more, unlimited",
+            "Refuse records before the segments of a partition would take more than this; at least"
+            " twice segment_bytes.",
+        ),
+        Setting(
             "retention_bytes",
             parse_bytes_or_unlimited(low=0),
             _UNLIMITED,
@@ -275,9 +283,17 @@ def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
             f"index_interval_bytes is {texts['index_interval_bytes']}, it must not be larger"
             f" than segment_bytes, {texts['segment_bytes']}"
         )
+    limit = _limit(values["partition_bytes_max"])
+    if limit is not None and limit < 2 * segment_bytes:
+        raise InvalidConfigError(
+            f"partition_bytes_max is {texts['partition_bytes_max']}, it must be at least twice"
+            f" segment_bytes, {texts['segment_bytes']}: only whole segments are ever deleted to"
+            " make room, and never the last one"
+        )
     log = LogConfig(
         batch_bytes_max=_number(values["batch_bytes_max"]),
         index_interval_bytes=_number(values["index_interval_bytes"]),
+        partition_bytes_max=limit,
         retention_bytes=_limit(values["retention_bytes"]),
         retention_ms=_limit(values["retention_ms"]),
         segment_bytes=segment_bytes,

@@ -3,6 +3,7 @@
 Remembers; `logstore.log` asks before it touches a file, and tells what became of it.
 """
 
+from contextlib import suppress
 from typing import NoReturn, final
 
 from logstore.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, Disk
@@ -29,7 +30,9 @@ class Availability:
         self.keeps_durable = True
         """Whether what was durable still is, for all that is known of the failure."""
         self.is_disk_full = False
-        """Whether an append found no room, and nobody has found room since."""
+        """Whether an append found no room, or what is left is in reserve, and nobody has found room
+        since."""
+        self._reserve_bytes = 0
 
     def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
         """Take the log offline; the first reason is the one that is shown.
@@ -61,6 +64,26 @@ class Availability:
         if self._disk.free_bytes() < size_bytes + _HEADROOM_BYTES:
             raise self._disk_full()
         self.is_disk_full = False
+
+    def require_room_to_append(self, size_bytes: int) -> None:
+        """Check that there is room for `size_bytes` and some more, beyond the reserve.
+
+        Raises:
+            DiskFullError: There is not.
+        """
+        self.require_room(size_bytes + self._reserve_bytes)
+
+    def look_for_room(self, size_bytes: int, *, reserve_bytes: int) -> None:
+        """Stop appends when less than the reserve is left; take them when there is room again.
+
+        That is room for `size_bytes` and some more: so that they are not stopped at once again.
+        """
+        self._reserve_bytes = reserve_bytes
+        if self.is_disk_full:
+            with suppress(DiskFullError):
+                self.require_room_to_append(size_bytes)
+        elif reserve_bytes and self._disk.free_bytes() < reserve_bytes:
+            self.is_disk_full = True
 
     def failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
         """Take the log offline for an error of its disk; see `fail`.
@@ -97,10 +120,15 @@ class Availability:
         self.is_disk_full = True
         raise self._disk_full() from error
 
+    @property
+    def _but_for_reserve(self) -> str:
+        reserve = self._reserve_bytes
+        return f" but for {reserve} bytes in reserve (disk_reserve_bytes)" if reserve else ""
+
     def _disk_full(self) -> DiskFullError:
         return DiskFullError(
-            f"the disk under {self._disk.root} is full; the partition is read-only until there"
-            " is room"
+            f"the disk under {self._disk.root} is full{self._but_for_reserve}; the partition is"
+            " read-only until there is room"
         )
 
 

@@ -5,7 +5,7 @@ Pure: declarations.
 
 from dataclasses import dataclass
 
-from wire.errors import RecordTooLargeError
+from wire.errors import PartitionFullError, RecordTooLargeError
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -31,6 +31,9 @@ class LogConfig:
     batch_bytes_max: int = 1 * MiB
     """Larger batches are refused before a byte is written."""
 
+    partition_bytes_max: int | None = None
+    """Refuse a batch before the segments would take more than this together; `None` never does."""
+
     retention_ms: int | None = 7 * 24 * 3600 * 1000
     """Delete segments whose newest record is older; `None` keeps them."""
 
@@ -50,6 +53,7 @@ class LogConfig:
         assert self.batch_bytes_max <= SEGMENT_BYTES_LIMIT
         assert self.retention_ms is None or self.retention_ms > 0
         assert self.retention_bytes is None or self.retention_bytes >= 0
+        assert self.partition_bytes_max is None or self.partition_bytes_max > 0
 
     def require_size(self, size_bytes: int) -> None:
         """Check that a batch is not too large.
@@ -63,6 +67,20 @@ class LogConfig:
                 f" {self.batch_bytes_max} bytes (batch_bytes_max)",
                 size_bytes=size_bytes,
                 limit_bytes=self.batch_bytes_max,
+            )
+
+    def require_room(self, size_bytes: int, log_bytes: int) -> None:
+        """Check that a log of `log_bytes` may grow by so much.
+
+        Raises:
+            PartitionFullError: It may not.
+        """
+        limit = self.partition_bytes_max
+        if limit is not None and log_bytes + size_bytes > limit:
+            raise PartitionFullError(
+                f"the partition takes {log_bytes} bytes, and {size_bytes} more would be above this"
+                f" topic's limit of {limit} bytes (partition_bytes_max); there is room when"
+                " retention or `tidelog topic delete-records` has freed some"
             )
 
     @property

@@ -6,7 +6,6 @@ log; `logstore.segments` knows where things are.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import final
 
 from logstore.availability import Availability
@@ -27,7 +26,7 @@ from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
 from logstore.slice import LogSlice, out_of_range
 from logstore.unflushed import Unflushed
-from wire.errors import CorruptRecordError, DiskFullError
+from wire.errors import CorruptRecordError
 from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
 
 __all__ = ["Appended", "LogStatus", "PartitionLog"]
@@ -125,6 +124,7 @@ class PartitionLog:
 
         Raises:
             RecordTooLargeError: The batch is larger than `batch_bytes_max`.
+            PartitionFullError: The log would be larger than `partition_bytes_max`.
             OutOfOrderSequenceError: A batch of this producer is missing before it.
             DuplicateSequenceError: It was appended before, too long ago to say where.
             FencedProducerError: A newer epoch of this producer has written.
@@ -139,12 +139,14 @@ class PartitionLog:
         known_at = self.producers.admit(header, now_ms=now_ms)
         if known_at is not None:
             return Appended(known_at, known_at + header.last_offset_delta + 1, True)
+        if self.config.partition_bytes_max is not None and not header.was_staged:
+            self.config.require_room(size, self.size_bytes)
         assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
         base_offset = self._segments.active.end_offset
         next_offset = base_offset + header.last_offset_delta + 1
         try:
             if self._availability.is_disk_full:
-                self._availability.require_room(size)
+                self._availability.require_room_to_append(size)
             if self._segments.must_roll(size, next_offset, self.config):
                 self._roll(now_ms=now_ms)
             active = self._segments.active
@@ -176,7 +178,7 @@ class PartitionLog:
         while headers:
             try:
                 if self._availability.is_disk_full:
-                    self._availability.require_room(len(batches))
+                    self._availability.require_room_to_append(len(batches))
                 if self._segments.must_roll(headers[0].size, headers[0].next_offset, self.config):
                     self._roll(now_ms=now_ms)
                 active = self._segments.active
@@ -371,15 +373,13 @@ class PartitionLog:
                 if error.errno not in PASSING_ERRNOS:
                     self.fail(f"rolling a segment failed: {error}", keeps_durable=True)
 
-    def look_for_room(self) -> None:
-        """Take appends again if the disk ran full and has room now.
+    def look_for_room(self, *, reserve_bytes: int = 0) -> None:
+        """Take appends while the disk has room beyond what is kept in reserve, and only then.
 
         Raises:
             OSError: The disk failed.
         """
-        if self._availability.is_disk_full:
-            with suppress(DiskFullError):
-                self._availability.require_room(self.config.batch_bytes_max)
+        self._availability.look_for_room(self.config.batch_bytes_max, reserve_bytes=reserve_bytes)
 
     def apply_retention(self, *, high_watermark: int, now_ms: int) -> Removal:
         """Take the oldest segments out of the log, and return what removes their files.

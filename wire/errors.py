@@ -45,6 +45,7 @@ Pure: no clock, no I/O.
     │   ├── DuplicateBrokerError          the node id or the disk belongs to another broker
     │   ├── CorruptRecordError            stored bytes are damaged: .offset, .next_offset
     │   ├── LogOfflineError               the disk failed under this partition
+    │   ├── PartitionFullError            it is as large as its topic allows
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
     ├── WireFormatError                   the peer sent bytes that are not this protocol
     ├── ConnectionLostError               the request may or may not have been executed
@@ -383,6 +384,13 @@ class DuplicateBrokerError(BrokerError):
     """The node id or the disk belongs to another broker, or a newer process took over."""
 
     code = ErrorCode.DUPLICATE_BROKER
+
+
+@final
+class PartitionFullError(BrokerError):
+    """The partition is as large as `partition_bytes_max` of its topic allows."""
+
+    code = ErrorCode.PARTITION_FULL
 
 
 @final

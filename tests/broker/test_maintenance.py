@@ -21,6 +21,7 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import START_MS, World, settle
+from tests.simulation.disk_contents import contents
 from wire.errors import DiskFullError
 from wire.fetch import OffsetAt
 
@@ -263,3 +264,25 @@ async def test_others_go_on_while_many_logs_are_looked_after(
 
     assert sum(seen_in_step) == 120
     assert max(seen_in_step) <= 50
+
+
+async def test_a_broker_stops_appending_while_something_is_left_on_the_disk(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(disk_reserve_bytes=20 << 20), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"first"))
+        taken = sum(len(data or b"") for data in contents(world.disk).values())
+        world.disk.capacity_bytes = taken + (10 << 20)
+        await world.pass_time(6)
+
+        with pytest.raises(DiskFullError, match="disk_reserve_bytes"):
+            await produce(client, topic, batch_of(b"second"))
+        await create_topic(client, "other")
+        world.disk.capacity_bytes = taken + (30 << 20)
+        await world.pass_time(6)
+        await produce(client, topic, batch_of(b"second"))
+
+        assert [event["status"] for event in world.told("log_status_changed")][:1] == ["read-only"]
+        assert (await describe(client)).status == "online"

@@ -3,6 +3,7 @@
 import pytest
 
 from logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+from wire.errors import PartitionFullError
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -32,6 +33,7 @@ def test_a_segment_is_rolled_early_enough_for_retention(
         {"batch_bytes_max": SEGMENT_BYTES_LIMIT + 1},
         {"retention_ms": 0},
         {"retention_bytes": -1},
+        {"partition_bytes_max": 0},
     ],
     ids=str,
 )
@@ -40,3 +42,13 @@ def test_limits_that_contradict_each_other_are_a_mistake_of_the_program(
 ) -> None:
     with pytest.raises(AssertionError):
         LogConfig(**setting)
+
+
+def test_a_log_may_grow_to_its_limit_and_not_beyond() -> None:
+    config = LogConfig(partition_bytes_max=1000)
+
+    config.require_room(100, 900)
+    LogConfig().require_room(1 << 40, 1 << 40)
+
+    with pytest.raises(PartitionFullError, match=r"takes 901 bytes, .* limit of 1000 bytes"):
+        config.require_room(100, 901)

@@ -85,6 +85,49 @@ def test_appends_work_again_when_there_is_room_and_no_restart_is_needed() -> Non
     assert read_all(opened.cut_power(0).log) == expected(0, 61)
 
 
+def test_what_is_in_reserve_is_not_appended_to() -> None:
+    opened = new_log()
+    opened.append_many(60)
+    fill(opened, 5 << 20)
+
+    opened.log.look_for_room(reserve_bytes=5 << 20)
+    opened.append_many(1)
+    opened.log.look_for_room(reserve_bytes=5 << 20)
+
+    with pytest.raises(DiskFullError, match="full but for 5242880 bytes in reserve"):
+        opened.append_many(1)
+    check_that_it_is_read_only_until_there_is_room(opened, 61)
+    opened.log.truncate(50)
+    assert opened.log.log_end_offset == 50, "a repair may use what is in reserve"
+
+
+def test_a_reserve_is_given_back_only_with_some_room_beyond_it() -> None:
+    opened = new_log()
+    fill(opened, (5 << 20) - 1)
+    opened.log.look_for_room(reserve_bytes=5 << 20)
+    some = opened.config.batch_bytes_max + (1 << 20)
+
+    found: list[LogStatus] = []
+    for room in (some - 1, some):
+        fill(opened, (5 << 20) + room)
+        opened.log.look_for_room(reserve_bytes=5 << 20)
+        found.append(opened.log.status)
+
+    assert found == [LogStatus.READ_ONLY, LogStatus.ONLINE]
+    opened.append_many(1)
+
+
+def test_a_reserve_that_is_taken_back_keeps_nobody_from_appending() -> None:
+    opened = new_log()
+    fill(opened, 4 << 20)
+    opened.log.look_for_room(reserve_bytes=5 << 20)
+    assert opened.log.status is LogStatus.READ_ONLY
+
+    opened.log.look_for_room(reserve_bytes=0)
+
+    opened.append_many(1)
+
+
 def test_a_retry_of_what_is_there_needs_no_room() -> None:
     opened = new_log()
     opened.append(b"value", producer=Producer(7, 0, 0))

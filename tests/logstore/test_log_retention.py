@@ -4,9 +4,11 @@ import pytest
 
 from logstore.config import LogConfig
 from logstore.damage import DamagedRange
+from logstore.log import LogStatus
 from tests.logstore.logs import (
     NOW_MS,
     Opened,
+    Producer,
     disk_of,
     expected,
     image_of,
@@ -16,9 +18,7 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from wire.errors import (
-    OffsetOutOfRangeError,
-)
+from wire.errors import OffsetOutOfRangeError, PartitionFullError
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -213,3 +213,62 @@ def test_a_segment_whose_records_are_all_deleted_goes_without_any_limit() -> Non
 
 
 # Truncation
+
+
+# A hard limit
+
+
+def full_log() -> Opened:
+    """Return a log into which no further batch goes."""
+    opened = new_log(
+        LogConfig(segment_bytes=1000, index_interval_bytes=100, partition_bytes_max=2500)
+    )
+    with pytest.raises(PartitionFullError):
+        opened.append_many(100)
+    opened.flush(checkpoint=True)
+    return opened
+
+
+def test_of_a_batch_beyond_the_limit_not_a_byte_is_written() -> None:
+    opened = full_log()
+    before = image_of(opened.disk)
+
+    with pytest.raises(PartitionFullError, match="partition_bytes_max"):
+        opened.append(numbered(opened.log.log_end_offset))
+
+    assert 2000 < opened.log.size_bytes <= 2500
+    assert image_of(opened.disk) == before
+    assert opened.log.status is LogStatus.ONLINE
+
+
+def test_there_is_room_again_when_segments_were_deleted() -> None:
+    opened = full_log()
+    end = opened.log.log_end_offset
+
+    opened.log.delete_records(end // 2, high_watermark=end)
+    retained(opened, high_watermark=end)
+    opened.append_many(1)
+
+    assert opened.log.log_end_offset == end + 1
+
+
+def test_a_limit_that_is_raised_or_taken_away_holds_at_once() -> None:
+    opened = full_log()
+
+    opened.log.config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+
+    opened.append_many(10)
+
+
+def test_a_retry_of_what_is_there_needs_no_room_within_the_limit() -> None:
+    opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    first = opened.append(b"value", producer=Producer(7, 0, 0))
+    opened.log.config = LogConfig(
+        segment_bytes=1000, index_interval_bytes=100, partition_bytes_max=1
+    )
+
+    again = opened.append(b"value", producer=Producer(7, 0, 0))
+
+    assert (again.base_offset, again.is_duplicate) == (first.base_offset, True)
+    with pytest.raises(PartitionFullError):
+        opened.append(b"value", producer=Producer(7, 0, 1))

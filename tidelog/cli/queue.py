@@ -19,10 +19,12 @@ from tidelog.cli.options import (
     require_changes,
 )
 from tidelog.cli.queue_history import history
+from tidelog.cli.queue_retention import loss_of, loss_text
 from tidelog.cli.queue_send import send
 from tidelog.cli.queue_view import print_queue, print_queues, queue_as_json
 from tidelog.cli.tables import counted, print_json, print_settings
 from wire.real_env import RealClock
+from wire.topics import TopicDescription
 
 
 @click.group(cls=OrderedGroup)
@@ -126,15 +128,21 @@ def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
 def describe(name: str, broker: str, as_json: bool) -> None:
     """Show how many messages a queue has, its settings, and who serves it."""
 
-    async def call(client: Client) -> DescribedQueue:
+    async def call(client: Client) -> tuple[DescribedQueue, TopicDescription]:
         (described,) = await client.admin.describe_queues([name], with_counts=True)
-        return described
+        (topic,) = await client.admin.describe_topics([described.topic])
+        return described, topic
 
-    described = ask(broker, call)
+    described, topic = ask(broker, call)
+    now_ms = RealClock().now_ms()
+    loss = loss_of(described, topic.config, now_ms=now_ms)
     if as_json:
-        print_json(queue_as_json(described, now_ms=RealClock().now_ms()))
-    else:
-        print_queue(described, now_ms=RealClock().now_ms())
+        oldest_goes_ms = None if loss is None else loss.at_ms
+        print_json(queue_as_json(described, now_ms=now_ms) | {"oldest_goes_ms": oldest_goes_ms})
+        return
+    print_queue(described, loss, now_ms=now_ms)
+    if loss is not None and loss.is_soon:
+        click.echo(f"warning: the oldest message goes {loss_text(loss, now_ms=now_ms)}", err=True)
 
 
 @queue.command(

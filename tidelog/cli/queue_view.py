@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from client.queue_counting import DescribedQueue, MessageCounts
+from tidelog.cli.queue_retention import MessageLoss, loss_text
 from tidelog.cli.tables import nodes_text, print_facts, print_settings, print_table
 from tidelog.cli.times import age_text, moment_text
 from wire.queue_admin import QueueDescription
@@ -83,8 +84,8 @@ def _age_ms(counts: MessageCounts, now_ms: int) -> int | None:
     return None if sent_ms is None else max(0, now_ms - sent_ms)
 
 
-def print_queue(queue: DescribedQueue, *, now_ms: int) -> None:
-    """Print identity, messages, settings and partitions of a queue."""
+def print_queue(queue: DescribedQueue, loss: MessageLoss | None = None, *, now_ms: int) -> None:
+    """Print identity, messages, settings and partitions of a queue; `loss` is of its messages."""
     print_facts(
         {
             "queue": queue.name,
@@ -96,7 +97,10 @@ def print_queue(queue: DescribedQueue, *, now_ms: int) -> None:
         }
     )
     click.echo()
-    print_facts(_counts(queue.counts, now_ms))
+    messages = _counts(queue.counts, now_ms)
+    if loss is not None:
+        messages["oldest goes"] = loss_text(loss, now_ms=now_ms)
+    print_facts(messages)
     click.echo()
     print_settings(queue.config, queue.config_overrides, "queue")
     click.echo()
