@@ -112,6 +112,11 @@ class BrokerConfig:
     read-only until there is room; what is left is for the metadata, checkpoints and repairs. Looked
     at every `maintenance_interval_ms`."""
 
+    retention_disk_bytes: int = _number(0, low=0, high=1 << 50)
+    """When the topics of this broker take more than this together, their oldest segments are
+    deleted, also those that `retention_ms` would keep; 0 is no limit. Journals of queues and what
+    is staged do not count."""
+
     staged_bytes_max: int = _number(4096 * MiB, low=MiB, high=1 << 50)
     """On disk for one partition of what is staged and not committed, or committed and not appended;
     who stages more is told to wait."""

@@ -12,6 +12,7 @@ from broker.config import BrokerConfig
 from broker.flusher import Flusher
 from broker.partition import Partition
 from broker.partitions import Partitions
+from logstore.disk_retention import surplus_counts
 from logstore.removal import Removal
 from wire.env import Env
 
@@ -77,6 +78,7 @@ class Maintenance:
             self._retry_logs()
             if self._env.buggify("files dropped"):
                 self._partitions.drop_files()
+            wanted = self._surplus()
             for count, partition in enumerate(self._partitions.all()):
                 if count % _AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
@@ -84,7 +86,7 @@ class Maintenance:
                 if is_gone or partition.is_held:
                     continue
                 try:
-                    await self._look_after(partition)
+                    await self._look_after(partition, wanted.get(partition.key, 0))
                 except OSError as error:
                     self._env.probe(
                         "maintenance_failed",
@@ -93,7 +95,22 @@ class Maintenance:
                         reason=str(error),
                     )
 
-    async def _look_after(self, partition: Partition) -> None:
+    def _surplus(self) -> dict[tuple[bytes, int], int]:
+        """Return how many segments are to go of which partition, for all take too much together."""
+        bytes_max = self._config.retention_disk_bytes
+        if not bytes_max:
+            return {}
+        now_ms = self._env.clock.now_ms()
+        counted = [
+            partition
+            for partition in self._partitions.all()
+            if not (partition.is_held or partition.queue_name or partition.is_staging)
+        ]
+        facts = [partition.log.facts(now_ms=now_ms) for partition in counted]
+        counts = surplus_counts(facts, bytes_max=bytes_max)
+        return {each.key: count for each, count in zip(counted, counts, strict=True) if count}
+
+    async def _look_after(self, partition: Partition, wanted: int) -> None:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
@@ -103,7 +120,9 @@ class Maintenance:
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:
             self._flusher.request(partition)
-        removal = log.apply_retention(high_watermark=partition.high_watermark, now_ms=now_ms)
+        removal = log.apply_retention(
+            high_watermark=partition.high_watermark, now_ms=now_ms, wanted=wanted
+        )
         if removal:
             await self._remove(partition, removal)
         partition.note_status("seen by maintenance")

@@ -3,28 +3,17 @@
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from logstore.retention import SegmentFacts
+from logstore.retention import LogFacts
 
 _DAY_MS: Final = 24 * 3600 * 1000
 WINDOW_MS: Final = 7 * _DAY_MS
 """What was sealed longer ago says little of what comes in now."""
 SHORTEST_MS: Final = 60_000
 """What came in within less time says nothing of a day."""
-
-
-class ActiveFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the segment that grows."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    first_append_ms: int | None
-    """When it got its first record, by the broker's clock; `None` when it is empty."""
 
 
 class Growth(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +23,7 @@ class Growth(msgspec.Struct, frozen=True, gc=False):
     offsets_per_day: int
 
 
-def growth_of(sealed: Sequence[SegmentFacts], active: ActiveFacts, *, now_ms: int) -> Growth | None:
+def growth_of(log: LogFacts, *, now_ms: int) -> Growth | None:
     """Return how fast a log grows.
 
     What came in behind the first segment that was sealed within `WINDOW_MS`, by the time since
@@ -43,13 +32,13 @@ def growth_of(sealed: Sequence[SegmentFacts], active: ActiveFacts, *, now_ms: in
     the window counts the copying, and what compaction took out is not counted in bytes.
 
     Args:
-        sealed: The sealed segments, oldest first.
-        active: The other one.
+        log: Its segments.
         now_ms: Unix milliseconds.
 
     Returns:
         `None` if that is less than `SHORTEST_MS` ago, or nothing ever came in.
     """
+    sealed, active = log.sealed, log.active
     size_bytes, from_offset, since_ms = (
         active.size_bytes,
         active.base_offset,

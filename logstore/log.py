@@ -17,11 +17,10 @@ from logstore.disk import PASSING_ERRNOS
 from logstore.file_cache import FileCache
 from logstore.flush import Flush
 from logstore.flushes import Flushes
-from logstore.growth import Growth
 from logstore.log_state import Appended, LogState, LogStatus
 from logstore.refill import Refill, check_refill
 from logstore.removal import Removal, remove_marks_above
-from logstore.retention import deletable_count, require_committed
+from logstore.retention import LogFacts, require_committed
 from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
 from logstore.slice import LogSlice, out_of_range
@@ -97,9 +96,9 @@ class PartitionLog:
         """Number of segments, the active one included."""
         return len(self._segments)
 
-    def growth(self, *, now_ms: int) -> Growth | None:
-        """Return how fast it grows, `None` as long as nobody can tell."""
-        return self._segments.growth(now_ms=now_ms)
+    def facts(self, *, now_ms: int) -> LogFacts:
+        """Return what is known of its segments, without a look at the disk."""
+        return self._segments.all_facts(now_ms=now_ms)
 
     @property
     def status(self) -> LogStatus:
@@ -381,20 +380,20 @@ class PartitionLog:
         """
         self._availability.look_for_room(self.config.batch_bytes_max, reserve_bytes=reserve_bytes)
 
-    def apply_retention(self, *, high_watermark: int, now_ms: int) -> Removal:
+    def apply_retention(self, *, high_watermark: int, now_ms: int, wanted: int = 0) -> Removal:
         """Take the oldest segments out of the log, and return what removes their files.
 
-        Only those below the last checkpoint go: that tells where the log had come to.
+        And so many as are `wanted`. Only those below the last checkpoint go: that tells where the
+        log had come to.
         """
         if self._availability.failure is not None or self.segment_count == 1:
             return Removal(self._files.disk, self.directory, [])
-        count = deletable_count(
-            self._segments.facts(now_ms=now_ms),
-            config=self.config,
-            active_bytes=self._segments.active.size_bytes,
+        count = self._segments.deletable_count(
+            self.config,
             high_watermark=min(high_watermark, self._flushes.checkpoint_base_offset),
             log_start_offset=self._log_start_offset,
             now_ms=now_ms,
+            wanted=wanted,
         )
         removed = self._segments.drop_oldest(count)
         if removed:

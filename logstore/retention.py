@@ -4,6 +4,7 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -22,6 +23,29 @@ class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
     timestamp far in the future must not keep the segment for ever (Kafka's does)."""
     sealed_at_ms: int = 0
     """When it was sealed, by the broker's clock; Unix milliseconds."""
+
+
+class ActiveFacts(msgspec.Struct, frozen=True, gc=False):
+    """What is known of the segment that grows."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    first_append_ms: int | None
+    """When it got its first record, by the broker's clock; `None` when it is empty."""
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """What is known of all segments of a log."""
+
+    sealed: list[SegmentFacts]
+    """Oldest first."""
+    active: ActiveFacts
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all of them."""
+        return self.active.size_bytes + sum(each.size_bytes for each in self.sealed)
 
 
 def deletable_count(
@@ -56,6 +80,12 @@ def deletable_count(
         surplus_bytes -= segment.size_bytes
         count += 1
     return count
+
+
+def committed_count(sealed: Sequence[SegmentFacts], wanted: int, *, high_watermark: int) -> int:
+    """Return how many of the oldest `wanted` sealed segments may go at all."""
+    committed = (segment.end_offset <= high_watermark for segment in sealed[:wanted])
+    return sum(takewhile(bool, committed))
 
 
 def require_committed(before_offset: int, *, log_start_offset: int, high_watermark: int) -> None:

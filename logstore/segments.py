@@ -10,10 +10,15 @@ from logstore.damage import DamagedRanges
 from logstore.disk import File
 from logstore.file_cache import FileCache
 from logstore.flush import LogPosition
-from logstore.growth import ActiveFacts, Growth, growth_of
 from logstore.leader_epoch import LeaderEpochs
 from logstore.producer_state import ProducerStates
-from logstore.retention import SegmentFacts
+from logstore.retention import (
+    ActiveFacts,
+    LogFacts,
+    SegmentFacts,
+    committed_count,
+    deletable_count,
+)
 from logstore.scan import walk_headers
 from logstore.scrub import SegmentScrub
 from logstore.segment import Segment
@@ -320,15 +325,38 @@ class Segments:
             )
         ]
 
-    def growth(self, *, now_ms: int) -> Growth | None:
-        """Return how fast the log grows, `None` as long as nobody can tell."""
+    def deletable_count(
+        self,
+        config: LogConfig,
+        *,
+        high_watermark: int,
+        log_start_offset: int,
+        now_ms: int,
+        wanted: int,
+    ) -> int:
+        """Return how many of the oldest ones are to go: by the settings, and at least `wanted`.
+
+        Never one that reaches above the high watermark, or the active one.
+        """
+        sealed = self.facts(now_ms=now_ms)
+        by_settings = deletable_count(
+            sealed,
+            config=config,
+            active_bytes=self.active.size_bytes,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
+        return max(by_settings, committed_count(sealed, wanted, high_watermark=high_watermark))
+
+    def all_facts(self, *, now_ms: int) -> LogFacts:
+        """Return what is known of all of them."""
         active = self.active
-        return growth_of(
+        return LogFacts(
             self.facts(now_ms=now_ms),
             ActiveFacts(
                 active.base_offset, active.end_offset, active.size_bytes, active.first_append_ms
             ),
-            now_ms=now_ms,
         )
 
     def _newest_ms(self, known_ms: Sequence[int], end_ms: int) -> list[int]:

@@ -10,6 +10,7 @@ from broker.partition import Partition
 from broker.partitions import Partitions
 from coordinator.catalog import Topic
 from coordinator.cluster_node import ClusterNode
+from logstore.growth import growth_of
 from wire import api
 from wire.env import Env
 from wire.errors import BrokerError, ConnectionLostError, WireFormatError
@@ -72,7 +73,8 @@ class TopicUsageHandler:
         oldest_ms: int | None = None
         with suppress(BrokerError):  # Damage, or a disk that failed: the rest can be told.
             oldest_ms = await self._offsets.time_at(partition, log.log_start_offset)
-        growth = log.growth(now_ms=self._env.clock.now_ms())
+        now_ms = self._env.clock.now_ms()
+        growth = growth_of(log.facts(now_ms=now_ms), now_ms=now_ms)
         return PartitionUsage(
             partition.number,
             self._cluster.node_id,

@@ -286,3 +286,25 @@ async def test_a_broker_stops_appending_while_something_is_left_on_the_disk(
 
         assert [event["status"] for event in world.told("log_status_changed")][:1] == ["read-only"]
         assert (await describe(client)).status == "online"
+
+
+async def test_when_all_topics_take_too_much_together_the_oldest_records_go(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(retention_disk_bytes=20 << 10), world.client() as client:
+        old = await create_topic(client, "old", segment_bytes="4KiB", retention_ms="unlimited")
+        new = await create_topic(client, "new", segment_bytes="4KiB")
+        for number in range(6):
+            await produce(client, old, batch_of(bytes(2000), at_ms=START_MS + number))
+        for number in range(6):
+            await produce(client, new, batch_of(bytes(2000), at_ms=START_MS + 1000 + number))
+
+        await world.pass_time(12)
+
+        assert [record.offset for record in await fetch_all(client, new)] == list(range(6))
+        kept = [record.offset for record in await fetch_all(client, old)]
+        assert 0 < len(kept) < 6
+        assert kept[-1] == 5
+        sizes = [(await describe(client, name)).size_bytes for name in ("old", "new")]
+        assert 16 << 10 < sum(sizes) <= 20 << 10

@@ -1,7 +1,8 @@
 """Tests of how fast a log is said to grow."""
 
-from logstore.growth import SHORTEST_MS, ActiveFacts, Growth, growth_of
-from logstore.retention import SegmentFacts
+from logstore.growth import SHORTEST_MS, Growth
+from logstore.growth import growth_of as growth_of_log
+from logstore.retention import ActiveFacts, LogFacts, SegmentFacts
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -18,6 +19,10 @@ def active(
 ) -> ActiveFacts:
     first_append_ms = None if days_ago is None else NOW_MS - int(days_ago * DAY_MS)
     return ActiveFacts(base_offset, end_offset, size_bytes, first_append_ms)
+
+
+def growth_of(sealed: list[SegmentFacts], active: ActiveFacts, *, now_ms: int) -> Growth | None:
+    return growth_of_log(LogFacts(sealed, active), now_ms=now_ms)
 
 
 def test_it_is_what_came_behind_the_first_segment_that_was_sealed_of_late() -> None:

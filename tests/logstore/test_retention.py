@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logstore.config import LogConfig
-from logstore.retention import SegmentFacts, deletable_count
+from logstore.retention import SegmentFacts, committed_count, deletable_count
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -36,6 +36,13 @@ def count(
         log_start_offset=log_start_offset,
         now_ms=NOW_MS,
     )
+
+
+def test_so_many_as_somebody_wants_go_but_nothing_that_is_not_committed() -> None:
+    assert committed_count(sealed(0, 0, 0), 2, high_watermark=1000) == 2
+    assert committed_count(sealed(0, 0, 0), 9, high_watermark=1000) == 3
+    assert committed_count(sealed(0, 0, 0), 2, high_watermark=19) == 1
+    assert committed_count(sealed(0, 0, 0), 0, high_watermark=1000) == 0
 
 
 def test_nothing_goes_without_a_limit() -> None:
