@@ -55,15 +55,17 @@ class Availability:
         if self.failure is not None:
             raise LogOfflineError(f"{self._directory} is offline: {self.failure}")
 
-    def require_room(self, size_bytes: int) -> None:
+    def require_room(self, size_bytes: int, *, may_use_reserve: bool = True) -> None:
         """Check that there is room for `size_bytes` and some more.
 
         Raises:
             DiskFullError: There is not.
         """
-        if self._disk.free_bytes() < size_bytes + _HEADROOM_BYTES:
+        left = self._disk.free_bytes() - size_bytes - _HEADROOM_BYTES
+        if left < (0 if may_use_reserve else self._reserve_bytes):
             raise self._disk_full()
-        self.is_disk_full = False
+        if left >= self._reserve_bytes:
+            self.is_disk_full = False
 
     def require_room_to_append(self, size_bytes: int) -> None:
         """Check that there is room for `size_bytes` and some more, beyond the reserve.
@@ -71,7 +73,7 @@ class Availability:
         Raises:
             DiskFullError: There is not.
         """
-        self.require_room(size_bytes + self._reserve_bytes)
+        self.require_room(size_bytes, may_use_reserve=False)
 
     def look_for_room(self, size_bytes: int, *, reserve_bytes: int) -> None:
         """Stop appends when less than the reserve is left; take them when there is room again.
