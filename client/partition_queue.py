@@ -50,6 +50,7 @@ from wire.errors import (
     NotEnoughReplicasError,
     OutOfOrderSequenceError,
     OverloadedError,
+    PartitionFullError,
     RecordTooLargeError,
     RetriableError,
     UnknownPartitionError,
@@ -66,6 +67,7 @@ _CERTAINLY_NOT_APPENDED = (
     NotEnoughReplicasError,
     OutOfOrderSequenceError,
     OverloadedError,
+    PartitionFullError,
     UnknownPartitionError,
     UnknownTopicError,
 )

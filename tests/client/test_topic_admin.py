@@ -7,7 +7,12 @@ from trio.testing import MockClock
 from client.client import connect
 from tests.broker.world import ADDRESS, World
 from tests.client.worlds import client_of
-from wire.errors import InvalidTopicError, OffsetOutOfRangeError, UnknownTopicError
+from wire.errors import (
+    InvalidTopicError,
+    OffsetOutOfRangeError,
+    PartitionFullError,
+    UnknownTopicError,
+)
 
 
 async def test_a_created_topic_is_described_with_its_settings_and_extent(
@@ -206,3 +211,26 @@ async def test_members_of_a_group_are_given_new_partitions(autojump_clock: MockC
             second = await anext(aiter(consumer))
 
     assert [(each.partition, each.value) for each in (first, second)] == [(0, b"old"), (1, b"new")]
+
+
+async def test_a_producer_is_told_at_once_that_a_partition_is_full_and_goes_on_when_it_is_not(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client, client.producer() as producer:
+        limits = {"segment_bytes": "4KiB", "partition_bytes_max": "8KiB"}
+        await client.admin.create_topic("orders", config=limits)
+        began_at = trio.current_time()
+
+        await producer.send_many("orders", [bytes(3000)] * 2)
+        with pytest.raises(PartitionFullError, match="partition_bytes_max") as caught:
+            await producer.send("orders", bytes(3000))
+        took_s = trio.current_time() - began_at
+        (full,) = await client.admin.describe_topics(["orders"])
+        await client.admin.alter_topic("orders", set={"partition_bytes_max": "16KiB"})
+        receipt = await producer.send("orders", b"more")
+
+    assert not getattr(caught.value, "__notes__", [])
+    assert took_s < 1
+    assert 4096 < full.partitions[0].size_bytes <= 8192
+    assert receipt.offset == full.partitions[0].high_watermark
