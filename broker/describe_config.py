@@ -68,7 +68,9 @@ _CLUSTER = """
 ## Cluster
 
 Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
-kept in the metadata of the cluster.
+kept in the metadata of the cluster. Where a broker has a setting of the same name, this one is
+above all that it was started with, and `own` leaves it to each broker. All other settings of
+brokers take a restart.
 """
 
 

@@ -35,7 +35,7 @@ class Maintenance:
     def __init__(
         self,
         env: Env,
-        config: BrokerConfig,
+        config: Callable[[], BrokerConfig],
         partitions: Partitions,
         flusher: Flusher,
         connections: Iterable[Tidied],
@@ -43,7 +43,8 @@ class Maintenance:
     ) -> None:
         """Look after `partitions` and `connections`, which may change at any time.
 
-        `retry_logs` is called now and then: there may be room for logs that could not be made.
+        `config` returns the settings as they are now. `retry_logs` is called now and then: there
+        may be room for logs that could not be made.
         """
         self._env = env
         self._config = config
@@ -61,11 +62,11 @@ class Maintenance:
 
     async def _flush_lazily(self) -> None:
         while True:
-            await trio.sleep(self._config.flush_interval_ms / 1000)
+            await trio.sleep(self._config().flush_interval_ms / 1000)
             self._flusher.flush_lazy()
 
     async def _tidy(self) -> None:
-        interval_ms = min(self._config.maintenance_interval_ms, self._config.stalled_frame_ms)
+        interval_ms = min(self._config().maintenance_interval_ms, self._config().stalled_frame_ms)
         while True:
             await trio.sleep(interval_ms / 1000)
             now = trio.current_time()
@@ -74,7 +75,7 @@ class Maintenance:
 
     async def _look_after_logs(self) -> None:
         while True:
-            await trio.sleep(self._config.maintenance_interval_ms / 1000)
+            await trio.sleep(self._config().maintenance_interval_ms / 1000)
             self._retry_logs()
             if self._env.buggify("files dropped"):
                 self._partitions.drop_files()
@@ -97,7 +98,7 @@ class Maintenance:
 
     def _surplus(self) -> dict[tuple[bytes, int], int]:
         """Return how many segments are to go of which partition, for all take too much together."""
-        bytes_max = self._config.retention_disk_bytes
+        bytes_max = self._config().retention_disk_bytes
         if not bytes_max:
             return {}
         now_ms = self._env.clock.now_ms()
@@ -114,7 +115,7 @@ class Maintenance:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
-        log.look_for_room(reserve_bytes=self._config.disk_reserve_bytes)
+        log.look_for_room(reserve_bytes=self._config().disk_reserve_bytes)
         log.roll_if_old(now_ms=now_ms, is_urged=self._env.buggify("roll early"))
         before_ms = now_ms - log.config.producer_expiry_ms
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)

@@ -4,6 +4,7 @@ Shell: owns one task, which waits most of the time. A disk that lost a bit says 
 asked, and when the other replicas have lost theirs too, it is too late to ask.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
 import msgspec
@@ -46,20 +47,29 @@ class Scrubber:
     """Checks what is durable of all logs, at a limited rate."""
 
     def __init__(
-        self, env: Env, config: BrokerConfig, partitions: Partitions, flusher: Flusher
+        self, env: Env, config: Callable[[], BrokerConfig], partitions: Partitions, flusher: Flusher
     ) -> None:
-        """Check the logs of `partitions`, which may change at any time; have `run` in a task."""
+        """Check the logs of `partitions`, which may change at any time; have `run` in a task.
+
+        `config` returns the settings as they are now. Whether to check at all, and how often, is
+        as it was at the start.
+        """
         self._env = env
-        self._bytes_per_s = config.scrub_bytes_per_s
-        self._interval_s = config.scrub_interval_ms / 1000
+        self._config = config
+        self._is_on = config().scrub_bytes_per_s > 0
+        self._interval_s = config().scrub_interval_ms / 1000
         self._partitions = partitions
         self._flusher = flusher
         self._working = trio.CancelScope()
         self.progress = ScrubProgress()
 
+    @property
+    def _bytes_per_s(self) -> int:
+        return self._config().scrub_bytes_per_s
+
     async def run(self) -> None:
         """Read round after round, until cancelled or stopped; not at all if it is turned off."""
-        if not self._bytes_per_s:
+        if not self._is_on:
             return
         with self._working:
             await trio.sleep(min(_FIRST_ROUND_S, self._interval_s))

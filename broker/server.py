@@ -26,6 +26,7 @@ from broker.flusher import Flusher
 from broker.handlers.cluster import ClusterHandler
 from broker.handlers.introduction import IntroductionHandler
 from broker.handlers.raft import RaftHandler
+from broker.live_config import LiveConfig
 from broker.maintenance import Maintenance
 from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
@@ -184,15 +185,18 @@ class Broker:
 
     def _look_after(self, partitions: Partitions, keeper: PartitionKeeper, roles: Roles) -> None:
         """Begin what goes on in the background for as long as this broker runs."""
+        cluster = self._cluster
+        assert cluster is not None
+        config = LiveConfig(self._config, lambda: cluster.metadata.state.config)
         maintenance = Maintenance(
             self._env,
-            self._config,
+            config,
             partitions,
             self._flusher,
             self._acceptor.connections,
             keeper.retry,
         )
-        self._scrubber = Scrubber(self._env, self._config, partitions, self._flusher)
+        self._scrubber = Scrubber(self._env, config, partitions, self._flusher)
         for run in (
             self._waiting.run,
             maintenance.run,

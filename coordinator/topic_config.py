@@ -137,6 +137,11 @@ def parse_bounded_duration(*, low: int, high: int | None = None) -> Callable[[st
     return _bounded(parse_duration_ms, low=low, high=high)
 
 
+def parse_bounded_size(*, low: int, high: int) -> Callable[[str, str], Value]:
+    """Return a parser of sizes from `low` to `high` bytes."""
+    return _bounded(parse_size_bytes, low=low, high=high)
+
+
 def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
     """Return a parser of sizes from `low` on, and of `unlimited`, which is `None`."""
     return parse_or_unlimited(_bounded(parse_size_bytes, low=low))

@@ -11,6 +11,8 @@ from coordinator.catalog import Topic
 from coordinator.topic_config import (
     REPLICATION_FACTOR_MAX,
     Setting,
+    parse_bounded_duration,
+    parse_bounded_size,
     parse_bytes_or_unlimited,
     parse_count_up_to,
 )
@@ -24,7 +26,10 @@ REASSIGNMENT_BYTES_PER_S_MIN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """What is set for the cluster; `None` is what fits the number of brokers and replicas."""
+    """What is set for the cluster; `None` is what fits the number of brokers and replicas.
+
+    Of settings that brokers have as well, `None` leaves each broker what it was started with.
+    """
 
     replication_factor: int | None = None
     """Of topics that do not say."""
@@ -32,11 +37,42 @@ class ClusterConfig:
     """Of topics that do not say."""
     reassignment_bytes_per_s: int | None = None
     """What each broker sends to replicas that are being added; `None` for no limit."""
+    disk_reserve_bytes: int | None = None
+    flush_interval_ms: int | None = None
+    maintenance_interval_ms: int | None = None
+    retention_disk_bytes: int | None = None
+    scrub_bytes_per_s: int | None = None
 
+
+_OWN: Final = "own"
+"""What each broker was started with."""
+_HOUR_MS: Final = 3_600_000
 
 CLUSTER_SETTINGS: Final = {
     setting.name: setting
     for setting in (
+        Setting(
+            "disk_reserve_bytes",
+            parse_bounded_size(low=0, high=1 << 50),
+            _OWN,
+            "a size",
+            "What every broker leaves free on its disk (own: what it was started with).",
+        ),
+        Setting(
+            "flush_interval_ms",
+            parse_bounded_duration(low=10, high=24 * _HOUR_MS),
+            _OWN,
+            "10ms to 24h",
+            "How often topics with `durability = replicated` are synced (own: what each broker was"
+            " started with).",
+        ),
+        Setting(
+            "maintenance_interval_ms",
+            parse_bounded_duration(low=10, high=_HOUR_MS),
+            _OWN,
+            "10ms to 1h",
+            "How often segments are rolled and deleted (own: what each broker was started with).",
+        ),
         Setting(
             "min_in_sync_replicas",
             parse_count_up_to(REPLICATION_FACTOR_MAX),
@@ -59,6 +95,22 @@ CLUSTER_SETTINGS: Final = {
             "auto",
             f"1 to {REPLICATION_FACTOR_MAX}",
             "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
+        ),
+        Setting(
+            "retention_disk_bytes",
+            parse_bounded_size(low=0, high=1 << 50),
+            _OWN,
+            "a size",
+            "What the topics of each broker may take together before their oldest segments go; 0 is"
+            " no limit (own: what each broker was started with).",
+        ),
+        Setting(
+            "scrub_bytes_per_s",
+            parse_bounded_size(low=1000, high=1 << 40),
+            _OWN,
+            "1kB or more",
+            "How fast each broker reads again what is on its disk; where it was started with 0, it"
+            " stays off (own: what each broker was started with).",
         ),
     )
 }

@@ -18,12 +18,16 @@ from tests.broker.asking import (
     fetch_all,
     list_offset,
     produce,
+    submit,
     submit_produce,
 )
 from tests.broker.world import START_MS, World, settle
 from tests.simulation.disk_contents import contents
+from wire import api
+from wire.cluster_admin import AlterClusterRequest
 from wire.errors import DiskFullError
 from wire.fetch import OffsetAt
+from wire.rpc import RpcConnection
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -308,3 +312,35 @@ async def test_when_all_topics_take_too_much_together_the_oldest_records_go(
         assert kept[-1] == 5
         sizes = [(await describe(client, name)).size_bytes for name in ("old", "new")]
         assert 16 << 10 < sum(sizes) <= 20 << 10
+
+
+async def test_what_is_set_for_the_cluster_holds_at_once_and_until_it_is_reset(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB")
+        for _ in range(10):
+            await produce(client, topic, batch_of(bytes(2000)))
+        await world.pass_time(12)
+        all_of_it = (await describe(client)).size_bytes
+
+        await alter_cluster(client, retention_disk_bytes="9kB", maintenance_interval_ms="100ms")
+        await world.pass_time(6)
+        await world.pass_time(1)
+        left = (await describe(client)).size_bytes
+        await alter_cluster(client, retention_disk_bytes=None)
+        for _ in range(10):
+            await produce(client, topic, batch_of(bytes(2000)))
+        await world.pass_time(1)
+
+        assert all_of_it > 20_000
+        assert left <= 9_000
+        assert (await describe(client)).size_bytes > 20_000
+
+
+async def alter_cluster(client: RpcConnection, **settings: str | None) -> None:
+    """Set settings of the cluster, or reset those that are `None`."""
+    changes = {name: text for name, text in settings.items() if text is not None}
+    resets = [name for name, text in settings.items() if text is None]
+    await submit(client, api.ALTER_CLUSTER, AlterClusterRequest(changes, resets)).reply()

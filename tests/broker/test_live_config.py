@@ -1,0 +1,44 @@
+"""What is set for the cluster holds at once; what is not, is as the broker was started."""
+
+import pytest
+
+from broker.config import FIELDS, BrokerConfig
+from broker.live_config import CHANGED_AT_RUN_TIME, LiveConfig
+from coordinator.cluster.settings import CLUSTER_SETTINGS, ClusterConfig, cluster_config
+from wire.errors import InvalidConfigError
+
+OWN = BrokerConfig(flush_interval_ms=1234, disk_reserve_bytes=5)
+
+
+def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None:
+    said = [ClusterConfig(), ClusterConfig(flush_interval_ms=50), ClusterConfig()]
+    live = LiveConfig(OWN, lambda: said[0])
+
+    found: list[tuple[int, int]] = []
+    while said:
+        now = live()
+        found.append((now.flush_interval_ms, now.disk_reserve_bytes))
+        said.pop(0)
+        if said:
+            assert live() is live(), "nothing is made anew while nothing changes"
+
+    assert found == [(1234, 5), (50, 5), (1234, 5)]
+
+
+def test_what_was_turned_off_at_the_start_stays_off() -> None:
+    off = LiveConfig(BrokerConfig(scrub_bytes_per_s=0), lambda: ClusterConfig(scrub_bytes_per_s=9))
+
+    assert off().scrub_bytes_per_s == 0
+
+
+@pytest.mark.parametrize("name", CHANGED_AT_RUN_TIME)
+def test_the_cluster_takes_no_value_that_a_broker_would_refuse(name: str) -> None:
+    limits = FIELDS[name].metadata
+    setting = CLUSTER_SETTINGS[name]
+
+    for value in (limits["low"] - 1, limits["high"] + 1):
+        with pytest.raises(InvalidConfigError):
+            cluster_config({name: str(value)})
+    assert setting.parse(name, str(limits["high"])) == limits["high"]
+    assert setting.default == "own"
+    assert getattr(cluster_config({}), name) is None
