@@ -32,6 +32,7 @@ from wire.errors import (
     RetriableError,
     ShuttingDownError,
     TidelogError,
+    UnknownPartitionError,
     UnknownTopicIdError,
     WireFormatError,
 )
@@ -50,6 +51,7 @@ STALE_METADATA_ERRORS = (
     NotLeaderError,
     RequestTimedOutError,
     ShuttingDownError,
+    UnknownPartitionError,
     UnknownTopicIdError,
 )
 """What a broker that was asked says, or does, when others may know better whom to ask."""

@@ -6,8 +6,18 @@ Pure: no clock, no I/O. Knowledge may be stale; the broker that is asked says so
 from collections.abc import Iterable
 from typing import NamedTuple, final
 
-from wire.errors import BrokerError, RetriableError, UnknownPartitionError, from_wire
+from wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    RetriableError,
+    UnknownPartitionError,
+    from_wire,
+)
 from wire.session import BrokerAddress, MetadataReply, PartitionMetadata, TopicMetadata
+
+PASSING_ERRORS = (RetriableError, ConnectionLostError, UnknownPartitionError)
+"""What may be otherwise when a partition that the metadata have is asked for again. Topics get
+partitions and lose none, so a broker that says there is none has not heard of it yet."""
 
 
 class TopicPartition(NamedTuple):

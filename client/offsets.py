@@ -9,7 +9,13 @@ from typing import Literal
 from client.cluster import Cluster
 from client.metadata import TopicPartition, partition_of
 from wire import api
-from wire.errors import NotLeaderError, WireFormatError, from_wire
+from wire.errors import (
+    LeaderNotAvailableError,
+    NotLeaderError,
+    UnknownPartitionError,
+    WireFormatError,
+    from_wire,
+)
 from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffset, PartitionOffsetAt
 
 OffsetPlace = Literal["earliest", "latest"] | int
@@ -42,7 +48,11 @@ async def list_offsets(
                 )
             for at, offset in zip(questions, reply.offsets, strict=True):
                 if offset.error is not None:
-                    raise from_wire(offset.error)
+                    error = from_wire(offset.error)
+                    if isinstance(error, UnknownPartitionError):
+                        # The metadata have it: it is new, and this one has not heard of it.
+                        raise LeaderNotAvailableError(str(error)) from error
+                    raise error
                 found[at] = offset
         return found
 

@@ -37,6 +37,7 @@ import msgspec
 
 from client.backoff import Backoff
 from client.instant import Instant
+from client.metadata import PASSING_ERRORS
 from client.producer_batch import ProducerBatch
 from wire.compression import Codec
 from wire.errors import (
@@ -52,7 +53,6 @@ from wire.errors import (
     OverloadedError,
     PartitionFullError,
     RecordTooLargeError,
-    RetriableError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -326,7 +326,7 @@ class PartitionQueue:
             return not batch.is_ambiguous
         if isinstance(error, OutOfOrderSequenceError):
             return self._may_close_gap(batch, error)
-        return isinstance(error, (RetriableError, ConnectionLostError))
+        return isinstance(error, PASSING_ERRORS)
 
     def _may_close_gap(self, batch: ProducerBatch, error: OutOfOrderSequenceError) -> bool:
         if any(other.order < batch.order for other in (*self.sent.values(), *self.unsent)):

@@ -23,7 +23,7 @@ import trio
 from client.cluster import STALE_METADATA_ERRORS, Cluster
 from client.durations import seconds_of
 from client.large_reading import LargeReader
-from client.metadata import TopicPartition
+from client.metadata import PASSING_ERRORS, TopicPartition
 from client.queue_directory import QueueDirectory
 from client.queue_message import DELETE, RETURN, Lease, Message, Verdict
 from client.queue_settler import QueueSettler
@@ -461,7 +461,7 @@ class _Call:
         """Raise what is in the way, if it stays there."""
         is_late = now >= self._gives_up_at
         for failure in reversed(self._failures.values()):
-            is_passing = isinstance(failure, (ConnectionLostError, UnknownQueueError)) or (
+            is_passing = isinstance(failure, (*PASSING_ERRORS, UnknownQueueError)) or (
                 isinstance(failure, BrokerError) and failure.is_retriable
             )
             if is_late or not is_passing:

@@ -15,6 +15,7 @@ import trio
 
 from client.cluster import STALE_METADATA_ERRORS, Cluster
 from client.config import ProducerConfig
+from client.metadata import PASSING_ERRORS
 from client.outgoing import OutgoingRecord
 from client.partitioner import partition_for_key
 from client.queue_directory import QueueDirectory
@@ -32,7 +33,6 @@ from wire.errors import (
     OutOfOrderSequenceError,
     RecordTooLargeError,
     RequestTimedOutError,
-    RetriableError,
     ThrottledError,
     TidelogError,
     UnknownQueueError,
@@ -228,7 +228,7 @@ class QueueSender:
         """Return how long to wait before the same is tried again, `None` if that is of no use."""
         if isinstance(error, ThrottledError):
             return (error.retry_after_ms or 0) / 1000
-        if isinstance(error, (RetriableError, ConnectionLostError)):
+        if isinstance(error, PASSING_ERRORS):
             return self._cluster.backoff.delay(failure_count)
         return None
 

@@ -17,6 +17,7 @@ from typing import Final, final
 import trio
 
 from client.cluster import STALE_METADATA_ERRORS
+from client.metadata import PASSING_ERRORS
 from client.queue_directory import leader_of
 from client.queue_message import Lease, Message, Verdict
 from client.queue_shared import QueueShared
@@ -30,7 +31,6 @@ from wire.errors import (
     MessageGoneError,
     NotLeaderError,
     ReceiptExpiredError,
-    RetriableError,
     TidelogError,
     UnknownQueueError,
     WireFormatError,
@@ -279,7 +279,7 @@ class QueueSettler:
         """Have an order carried out later, if that may help."""
         if isinstance(error, WireFormatError):
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
-        may_help = isinstance(error, (RetriableError, ConnectionLostError, UnknownQueueError))
+        may_help = isinstance(error, (*PASSING_ERRORS, UnknownQueueError))
         delay = self._cluster.backoff.delay(order.failure_count + 1)
         if not may_help or trio.current_time() + delay >= order.call.gives_up_at:
             self._give_up(order, error)

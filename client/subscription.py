@@ -18,14 +18,12 @@ import msgspec
 from client.backoff import Backoff
 from client.config import ConsumerConfig
 from client.fetched_chunk import FetchedChunk
-from client.metadata import TopicPartition
+from client.metadata import PASSING_ERRORS, TopicPartition
 from client.record import RecordBatch
 from wire.errors import (
     BrokerError,
-    ConnectionLostError,
     CorruptRecordError,
     NoPositionError,
-    RetriableError,
     WireFormatError,
     from_wire,
 )
@@ -420,7 +418,7 @@ class Subscription:
         self._stale_topics.add(state.at.topic)
 
     def _refused(self, state: PartitionState, error: Exception, now: float) -> None:
-        if isinstance(error, (RetriableError, ConnectionLostError, WireFormatError)):
+        if isinstance(error, (*PASSING_ERRORS, WireFormatError)):
             state.failure_count += 1
             state.retry_at = now + self._backoff.delay(state.failure_count)
             self._stale_topics.add(state.at.topic)

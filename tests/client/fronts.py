@@ -79,6 +79,8 @@ class Front:
         """So many answers to `SEND` are still to be lost, with the connection."""
         self.refusal: BrokerError | None = None
         """What all questions but HELLO are answered with."""
+        self.refused: set[api.ApiKey] = set(api.ApiKey) - {api.ApiKey.HELLO}
+        """If there is a refusal: these."""
         self._cluster = cluster
         self._scope = trio.CancelScope()
         self._streams: list[Stream] = []
@@ -159,7 +161,7 @@ class Front:
         served = _BY_KEY[request.api_key]
         self.asked.append(served)
         try:
-            if self.refusal is not None and served.key is not api.ApiKey.HELLO:
+            if self.refusal is not None and served.key in self.refused:
                 raise self.refusal
             reply, data = await self._reply(served, request.message, attachment)
         except BrokerError as error:

@@ -11,7 +11,13 @@ from tests.client.queue_world import drain, fill, lead, queue_of
 from tests.coordinator.raft_life import until
 from wire import api
 from wire.api import AnyApi
-from wire.errors import LogOfflineError, NotLeaderError, ShuttingDownError, TidelogError
+from wire.errors import (
+    LogOfflineError,
+    NotLeaderError,
+    ShuttingDownError,
+    TidelogError,
+    UnknownPartitionError,
+)
 from wire.queue_admin import DescribeQueuesReply
 from wire.queues import ReceiveReply, ReceiveRequest
 
@@ -248,6 +254,27 @@ async def test_a_queue_that_nobody_serves_is_an_error_after_a_while_and_not_noth
         await fill(queue, 10)
         cluster.fronts[2].refusal = ShuttingDownError("it stops")
         assert await queue.receive(wait=0), "what the others have is handed out"
+
+
+async def test_a_broker_that_has_not_heard_of_a_partition_is_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster), trio.open_nursery() as nursery:
+        await fill(queue, 10)
+        await queue.counts()
+        for front in cluster.fronts.values():
+            front.refused = {api.ApiKey.RECEIVE}
+            front.refusal = UnknownPartitionError("there is no such partition")
+
+        async def hear_of_it() -> None:
+            await trio.sleep(3)
+            for front in cluster.fronts.values():
+                front.refusal = None
+
+        nursery.start_soon(hear_of_it)
+        messages = await queue.receive(10, wait=20)
+        assert messages
+        await queue.delete_batch(messages)
 
 
 async def test_what_waiting_does_not_cure_is_raised_at_once(autojump_clock: MockClock) -> None:

@@ -8,7 +8,13 @@ from client.client import Client
 from client.cluster import Cluster
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from wire import api
-from wire.errors import LeaderNotAvailableError, NotControllerError, OverloadedError
+from wire.errors import (
+    LeaderNotAvailableError,
+    NotControllerError,
+    OverloadedError,
+    UnknownPartitionError,
+)
+from wire.fetch import ListOffsetsReply, ListOffsetsRequest, PartitionOffset
 from wire.groups import ListGroupsReply, ListGroupsRequest
 
 
@@ -148,6 +154,52 @@ async def test_a_slow_answer_of_a_broker_that_nobody_replaced_is_waited_for(
 
         assert receipt.offset == 1
         assert [asked.key for asked in cluster.fronts[1].asked].count(api.ApiKey.PRODUCE) == 2
+
+
+async def test_a_leader_that_has_not_heard_of_a_partition_is_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, [1, 2]) as cluster:
+        cluster.leaders[1] = (2, 0)
+        async with (
+            fronted_client(cluster, [1]) as client,
+            client.producer() as producer,
+            trio.open_nursery() as nursery,
+        ):
+            await producer.send("orders", b"a", partition=1)
+            cluster.fronts[2].refused = {api.ApiKey.PRODUCE, api.ApiKey.FETCH}
+            cluster.fronts[2].refusal = UnknownPartitionError("there is no partition 1")
+
+            async def hear_of_it() -> None:
+                await trio.sleep(3)
+                cluster.fronts[2].refusal = None
+
+            nursery.start_soon(hear_of_it)
+            await producer.send("orders", b"b", partition=1)
+
+            cluster.fronts[2].refusal = UnknownPartitionError("there is no partition 1")
+            nursery.start_soon(hear_of_it)
+            assert await read_values(client, 2) == {b"a", b"b"}
+
+
+async def test_where_a_new_partition_begins_is_asked_again(autojump_clock: MockClock) -> None:
+    async with fronted_cluster(autojump_clock) as cluster:
+        refusals = [UnknownPartitionError("there is no partition 1").to_wire()] * 3
+
+        async def list_offsets(node_id: int, message: object) -> object:
+            del node_id
+            await trio.lowlevel.checkpoint()
+            assert isinstance(message, ListOffsetsRequest)
+            error = refusals.pop() if refusals else None
+            return ListOffsetsReply([PartitionOffset(7, None, error) for _ in message.partitions])
+
+        cluster.answers[api.LIST_OFFSETS] = list_offsets  # type: ignore[index]
+        async with (
+            fronted_client(cluster) as client,
+            client.consumer("orders", partitions=[1]) as consumer,
+        ):
+            assert await consumer.end_offsets() == {("orders", 1): 7}
+        assert not refusals
 
 
 async def test_a_seed_that_does_not_answer_costs_no_more_than_its_head_start(
