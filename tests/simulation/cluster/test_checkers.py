@@ -237,9 +237,6 @@ IN_MEMORY = msgspec.structs.replace(shown(5, log(5, 4)), is_durable=False)
 IN_TWO_EPOCHS = log(9, 9, (1, 0), (2, 6))
 CUT_AT_ITS_START = log(9, 9, (1, 3), (2, 6), log_start_offset=3)
 
-GONE_BACK = log(9, 9, (1, 0), (2, 5))
-NOT_COUNTED_ON = msgspec.structs.replace(shown(5, GONE_BACK, IN_TWO_EPOCHS), must_have_all=[2])
-
 CUTS, ASKED = (
     replica_log.Cut(1, PLACE, 5, 6),
     replica_log.Asked(1, PLACE, [2], [(2, 7)], 6, {2: log(5)}),
@@ -323,7 +320,6 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (LogsMatch, [shows(shown(5, log(9), IN_TWO_EPOCHS, log(2)))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, CUT_AT_ITS_START, IN_TWO_EPOCHS))]),
-    (LogsMatch, [opened(GONE_BACK, IN_TWO_EPOCHS), shows(NOT_COUNTED_ON)]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (2, 5), is_held=True), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (2, 5), is_damaged=True), IN_TWO_EPOCHS))]),
     (HighWatermarkStays, [shows(shown(5), shown(5), shown(4, leader=(2, 2)))]),
@@ -449,16 +445,6 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
     ),
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(5, 5, (2, 0))))]),
     (CommittedIsEverywhere, [shows(shown(5, log(5), log(5, 5, (1, 0), (2, 4))))]),
-    (LogsMatch, [opened(GONE_BACK, GONE_BACK), shows(NOT_COUNTED_ON)]),
-    (LogsMatch, [opened(GONE_BACK, IN_TWO_EPOCHS), shows(shown(5, GONE_BACK, IN_TWO_EPOCHS))]),
-    (
-        LogsMatch,
-        [
-            opened(GONE_BACK, IN_TWO_EPOCHS),
-            lambda checker: checker.cut(CUTS),
-            shows(NOT_COUNTED_ON),
-        ],
-    ),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (2, 5)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (2, 6)), IN_TWO_EPOCHS))]),
     (LogsMatch, [shows(shown(5, log(9, 9, (1, 0), (3, 4), (2, 6))))]),
