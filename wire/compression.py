@@ -32,7 +32,7 @@ _LZ4_BLOCK_MAX = 0x7E00_0000
 """The format's own limit; the library takes no larger number."""
 
 
-def compress(codec: Codec, payload: bytes) -> bytes:
+def compress(codec: Codec, payload: bytes | memoryview) -> bytes | memoryview:
     """Return the payload compressed with `codec`."""
     if codec is Codec.NONE:
         return payload

@@ -216,9 +216,7 @@ def encode_batch(
     count = columns.record_count
     assert 0 < count <= RECORD_COUNT_MAX, f"{count} records in a batch"
     deltas = columns.timestamp_deltas
-    codec, packed, length = _pack(columns, codec)
-    batch = bytearray(HEADER_SIZE + len(packed))
-    batch[HEADER_SIZE:] = packed
+    batch, codec, length = _pack(columns, codec)
     _HEADER.pack_into(
         batch,
         0,
@@ -228,7 +226,7 @@ def encode_batch(
         0,
         0,
         0,
-        len(packed),
+        len(batch) - HEADER_SIZE,
         FORMAT_VERSION,
         int(codec) | queue_flags(columns.headers),
         count,
@@ -261,9 +259,7 @@ def encode_stored(
         codec: How to compress, if that makes it shorter.
         times_ms: The first timestamp and the largest.
     """
-    codec, packed, length = _pack(columns, codec)
-    batch = bytearray(HEADER_SIZE + len(packed))
-    batch[HEADER_SIZE:] = packed
+    batch, codec, length = _pack(columns, codec)
     _HEADER.pack_into(
         batch,
         0,
@@ -273,7 +269,7 @@ def encode_stored(
         like.leader_epoch,
         0,
         0,
-        len(packed),
+        len(batch) - HEADER_SIZE,
         FORMAT_VERSION,
         int(codec) | flags,
         columns.record_count,
@@ -288,19 +284,26 @@ def encode_stored(
     return batch
 
 
-def _pack(columns: Columns, codec: Codec) -> tuple[Codec, bytes, int]:
-    """Return how a payload is compressed, the payload, and its length before."""
+def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
+    """Return a batch whose header is still to be written, its codec, and its length before."""
     keys, values = columns.keys, columns.values
     if keys is None and values is None and columns.record_count:
         # Spelled out, so that a few bytes can never announce millions of records.
         values = [None] * columns.record_count
-    payload = _column_encoder.encode(
-        (columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas)
+    batch = bytearray(HEADER_SIZE)
+    _column_encoder.encode_into(
+        (columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas),
+        batch,
+        HEADER_SIZE,  # In place: to copy the whole payload takes longer than to encode it.
     )
-    packed = compress(codec, payload)
-    if len(packed) >= len(payload):
-        return Codec.NONE, payload, len(payload)
-    return codec, packed, len(payload)
+    length = len(batch) - HEADER_SIZE
+    if codec is not Codec.NONE:
+        with memoryview(batch) as view:
+            packed = compress(codec, view[HEADER_SIZE:])
+        if len(packed) < length:
+            batch[HEADER_SIZE:] = packed
+            return batch, codec, length
+    return batch, Codec.NONE, length
 
 
 def queue_flags(headers: Sequence[Headers] | None) -> int:
