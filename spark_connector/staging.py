@@ -1,7 +1,8 @@
 """Staging records for a batch over plain sockets, and committing it.
 
-Shell: one caller at a time. A task stages what it is given, one round after the other: one batch
-for each partition, to all leaders at once. Nobody sees any of it before the commit.
+Shell: one caller at a time. A task collects what it is given and stages it round after round: one
+batch for each partition, to all leaders at once. A round waits for disks once, however much it
+brings, so it begins when there is enough for a large one. Nobody sees any of it before the commit.
 """
 
 import time
@@ -41,7 +42,8 @@ TIMEOUT_S: Final = 3600.0
 """A batch is dropped if no task has begun it, or gone on with it, for so long."""
 _RENEWED_AFTER_S: Final = TIMEOUT_S / 4
 _STAGING_PREFIX: Final = "staged@"
-_ROUND_BYTES_MAX: Final = 4 << 20
+_ROUND_BYTES: Final = 4 << 20
+"""When so much waits, a round begins; it brings no more, unless it is a single batch."""
 
 _Batch = tuple[bytearray, int]
 """A batch and the number of its records."""
@@ -119,14 +121,19 @@ class StagingTask:
         self._ids: dict[str, bytes] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._places = Places()
+        self._queues: dict[TopicPartition, deque[_Batch]] = {}
+        """What no round has brought yet; who has waited longest is first."""
+        self._queued_bytes = 0
         self._under_way = _Round({}, [], [])
 
     def finish(self) -> tuple[StagedPlace, ...]:
-        """Wait until all that was staged is safe, and return where it is.
+        """Stage what is left, wait until all is safe, and return where it is.
 
         Raises:
             TidelogError: As for `stage`.
         """
+        while self._queues:
+            self._next_round()
         self._end_round()
         return self._places.as_tuple()
 
@@ -149,7 +156,7 @@ class StagingTask:
         return self._counts
 
     def stage(self, records: Iterable[Outgoing]) -> None:
-        """Stage records; when this returns the last of them may still be on their way.
+        """Stage records; when this returns the last of them may wait, or be on their way.
 
         So the next ones are made while brokers make these safe.
 
@@ -162,22 +169,28 @@ class StagingTask:
             self._require_same(begin(self._brokers, self._name, self._batch_id))
             self._begun_at = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
-        queues: dict[TopicPartition, deque[_Batch]] = {}
         for part in records:
             at = TopicPartition(part.topic, part.partition)
-            queues.setdefault(at, deque()).append(self._encoded(at, part, now_ms))
-        while queues:
-            round_bytes, batches = 0, dict[TopicPartition, _Batch]()
-            for at, queue in list(queues.items()):
-                if batches and round_bytes + len(queue[0][0]) > _ROUND_BYTES_MAX:
-                    break
-                batches[at] = queue.popleft()
-                round_bytes += len(batches[at][0])
-                del queues[at]
-                if queue:
-                    queues[at] = queue  # Behind the others.
-            self._end_round()
-            self._under_way = self._begin_round(batches)
+            batch = self._encoded(at, part, now_ms)
+            self._queues.setdefault(at, deque()).append(batch)
+            self._queued_bytes += len(batch[0])
+        while self._queued_bytes >= _ROUND_BYTES:
+            self._next_round()
+
+    def _next_round(self) -> None:
+        """Begin a round when the last one has ended."""
+        round_bytes, batches = 0, dict[TopicPartition, _Batch]()
+        for at, queue in list(self._queues.items()):
+            if batches and round_bytes + len(queue[0][0]) > _ROUND_BYTES:
+                break
+            batches[at] = queue.popleft()
+            round_bytes += len(batches[at][0])
+            del self._queues[at]
+            if queue:
+                self._queues[at] = queue  # Behind the others.
+        self._queued_bytes -= round_bytes
+        self._end_round()
+        self._under_way = self._begin_round(batches)
 
     def _encoded(self, at: TopicPartition, part: Outgoing, now_ms: int) -> _Batch:
         if not self._producer_id:

@@ -106,3 +106,21 @@ def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) 
 
         assert values(town) == [b"0", b"2", b"4", b"1", b"3"]
         assert brokers.is_idle
+
+
+def test_small_batches_of_many_partitions_go_together_and_in_order(town: Town) -> None:
+    town.create(4)
+    size = 300_000
+    written = [b"%02d" % number + b"x" * size for number in range(16)]
+    with borrowed(town.options().connection) as brokers:
+        task = StagingTask(brokers, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
+        task.partition_counts([town.topic])
+        sent_before = brokers.sent_count
+        for number, value in enumerate(written):
+            task.stage([outgoing(town, number % 4, value)])
+        places = task.finish()
+        sent_count = brokers.sent_count - sent_before
+        staging.commit(brokers, town.topic, 0, task.number, places)
+
+        assert sent_count <= 8, "four partitions at a time, and who asks for an identity"
+        assert values(town) == [written[number] for at in range(4) for number in range(at, 16, 4)]
