@@ -37,7 +37,7 @@ test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spa
 .PHONY: spark-trial
 spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers while Spark works, needs Java: make spark-trial
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
-		--timeout 600 tests/spark_trials $(ARGS)
+		--timeout 3000 tests/spark_trials $(ARGS)
 
 check: format-check lint types contracts limits wheel ## All that must hold besides the tests
 

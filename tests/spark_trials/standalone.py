@@ -17,16 +17,15 @@ from tests.spark_trials.waiting import wait_until
 ROOT = Path(__file__).resolve().parent.parent.parent
 _ENDED_S = 20.0
 HOSTS = ("127.0.0.1", "127.0.0.2")
+"""Of workers: a second attempt beside the first goes to another host."""
 
 
 @contextmanager
-def standalone(folder: Path) -> Generator[str, None, None]:
-    """Run a master and two workers while the block runs; give where the master is.
-
-    The workers are of different hosts, for a second attempt beside the first goes elsewhere.
+def standalone(folder: Path, hosts: Sequence[str] = HOSTS) -> Generator[str, None, None]:
+    """Run a master, and a worker on each host, while the block runs; give where the master is.
 
     Raises:
-        TimeoutError: The worker was not registered in time.
+        TimeoutError: A worker was not registered in time.
     """
     (port,) = free_ports(1)
     master = f"spark://127.0.0.1:{port}"
@@ -35,7 +34,7 @@ def standalone(folder: Path) -> Generator[str, None, None]:
         what = "master.Master", "--host", "127.0.0.1", "--port", str(port), *web
         _wait_for(stack.enter_context(_running(folder, "master", what)), "New state: ALIVE")
         logs: list[Path] = []
-        for host in HOSTS:
+        for host in hosts:
             size = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / host)]
             what = "worker.Worker", "--host", host, *size, *web, master
             logs.append(stack.enter_context(_running(folder, host, what)))

@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable
 
-WAITED_S = 240.0
-"""For what hangs; a busy machine takes ten times as long as a quiet one."""
+WAITED_S = 900.0
+"""For what hangs; a busy machine takes thirty times as long as a quiet one."""
 _LOOKS_AGAIN_S = 0.02
 
 
