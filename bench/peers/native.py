@@ -53,14 +53,13 @@ def _kafka(running: Running, name: str, count: int) -> Sample:
         running,
         "ProducerPerformance",
         *("--topic", name, "--num-records", str(count), "--record-size", str(_VALUE_BYTES)),
-        *("--throughput", "-1"),
-        *("--producer-props", f"bootstrap.servers={addresses}", "acks=all"),
+        *("--throughput", "-1", "--bootstrap-server", addresses, "--command-property", "acks=all"),
     )
     consumed = _run(
         running,
         "ConsumerPerformance",
-        *("--bootstrap-server", addresses, "--topic", name, "--messages", str(count)),
-        *("--group", f"native-{name}"),
+        *("--bootstrap-server", addresses, "--topic", name, "--num-records", str(count)),
+        *("--group", f"native-{name}", "--timeout", "60000"),
     )
     return {"produced": produced_rate(produced), "consumed": fetched_rate(consumed)}
 

@@ -16,7 +16,7 @@ from typing import Final, Self, final
 
 from bench.machine import cpu_seconds
 
-_START_S_MAX: Final = 120.0
+_START_S_MAX: Final = 300.0
 _STOP_S_MAX: Final = 30.0
 _LOOK_S: Final = 0.01
 _LOG_TAIL: Final = 2_000
