@@ -211,7 +211,7 @@ def bomb(codec: Codec, count: int, *, record_count: int) -> bytearray:
     """Return a small batch that unpacks to `count` timestamps, and their like in every column."""
     zeros = struct.pack(">BI", 0xDD, count) + bytes(count)
     payload = b"\x95" + zeros * 5
-    packed = compress(codec, payload)
+    packed = bytes(compress(codec, payload))
     assert len(packed) < len(payload) / 100
     return with_payload(
         batch_of(b"x"),
