@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-import logstore.log
 import logstore.scan
+import logstore.segments
 from logstore.availability import Availability
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.disk import DISK_FULL_ERRNOS, Disk, File
@@ -446,7 +446,7 @@ MUTANTS: Final = (
     Mutant(
         "retention-too-eager",
         "retention deletes above the high watermark and the checkpoint",
-        (logstore.log, "deletable_count", _deletable_anywhere),
+        (logstore.segments, "deletable_count", _deletable_anywhere),
     ),
     Mutant(
         "read-deleted",

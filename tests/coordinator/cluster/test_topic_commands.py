@@ -242,7 +242,7 @@ def test_a_change_of_settings_that_changes_nothing_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (AlterClusterConfig({"colour": "red"}, []), "no cluster setting 'colour'; there are min_"),
+        (AlterClusterConfig({"colour": "red"}, []), "no cluster setting 'colour'; there are disk_"),
         (AlterClusterConfig({}, ["colour"]), "no cluster setting 'colour'"),
         (AlterClusterConfig({"replication_factor": "16"}, []), "it must be at most 15"),
         (AlterClusterConfig({"replication_factor": "few"}, []), "it must be a number"),
