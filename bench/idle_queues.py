@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, sleep  # noqa: TID251  (doing nothing is what is measured)
 from typing import Final
@@ -21,8 +21,6 @@ _CREATING: Final = 20
 """Queues that are created at the same time."""
 _SETTLE_S: Final = 15
 _POLL_S: Final = 590.0
-_POLLS_OF_A_CLIENT: Final = 200
-"""A broker reads no further on a connection with 256 unanswered requests."""
 _PATIENCE_S: Final = 300.0
 """A disk that others use too makes directories slowly."""
 
@@ -63,13 +61,11 @@ async def _use(addresses: str, numbers: range) -> None:
 
 async def _poll(addresses: str, count: int) -> None:
     """Wait at queues, each for itself, until killed."""
-    async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
-        for first in range(0, count, _POLLS_OF_A_CLIENT):
-            client = await stack.enter_async_context(tidelog.connect(addresses))
-            for number in range(first, min(first + _POLLS_OF_A_CLIENT, count)):
-                queue = client.queue(_name(number))
-                await queue.receive(wait=0)
-                nursery.start_soon(partial(queue.receive, wait=_POLL_S))
+    async with tidelog.connect(addresses) as client, trio.open_nursery() as nursery:
+        for number in range(count):
+            queue = client.queue(_name(number))
+            await queue.receive(wait=0)
+            nursery.start_soon(partial(queue.receive, wait=_POLL_S))
         sys.stdout.write("polling\n")
         sys.stdout.flush()
 

@@ -87,8 +87,9 @@ class BrokerConfig:
     connections_max: int = _number(10_000, low=1, high=1_000_000)
     """Further connections are closed at once; with `peers`, 64 more are kept for other nodes."""
 
-    in_flight_requests_max: int = _number(256, low=1, high=1_000_000)
-    """Unanswered requests of one connection before no more of it are read."""
+    in_flight_requests_max: int = _number(4096, low=1, high=1_000_000)
+    """Unanswered requests of one connection before no more of it are read. Each long poll is one,
+    so this is also at how many queues one client can wait at the same time."""
 
     reply_bytes_max: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
     """Replies of one connection that may wait for a slow reader before no more of its

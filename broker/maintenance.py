@@ -80,9 +80,12 @@ class Maintenance:
             if self._env.buggify("files dropped"):
                 self._partitions.drop_files()
             wanted = self._surplus()
+            is_reserving = self._config().disk_reserve_bytes > 0
             for count, partition in enumerate(self._partitions.all()):
                 if count % _AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
+                if partition.log.is_blank and not is_reserving:
+                    continue
                 is_gone = self._partitions.replica(*partition.key) is not partition
                 if is_gone or partition.is_held:
                     continue

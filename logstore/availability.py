@@ -4,6 +4,7 @@ Remembers; `logstore.log` asks before it touches a file, and tells what became o
 """
 
 from contextlib import suppress
+from enum import Enum
 from typing import NoReturn, final
 
 from logstore.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, Disk
@@ -11,6 +12,18 @@ from wire.errors import DiskFullError, LogOfflineError, OverloadedError
 
 _HEADROOM_BYTES = 1 << 20
 """A disk that ran full counts as full until there is this much room beyond a batch."""
+
+
+class LogStatus(Enum):
+    """Whether a log can be used; the values are shown to users."""
+
+    ONLINE = "online"
+    READ_ONLY = "read-only"
+    """The disk is full; appends are refused until there is room."""
+    OFFLINE = "offline"
+    """The disk failed; nothing is served until the next start has looked at the files."""
+    DAMAGED = "damaged"
+    """Online, but some stored records are damaged."""
 
 
 @final
@@ -33,6 +46,14 @@ class Availability:
         """Whether an append found no room, or what is left is in reserve, and nobody has found room
         since."""
         self._reserve_bytes = 0
+
+    def status(self, *, has_damage: bool) -> LogStatus:
+        """Return whether the log can be used, of which some records are damaged or none."""
+        if self.failure is not None:
+            return LogStatus.OFFLINE
+        if self.is_disk_full:
+            return LogStatus.READ_ONLY
+        return LogStatus.DAMAGED if has_damage else LogStatus.ONLINE
 
     def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
         """Take the log offline; the first reason is the one that is shown.

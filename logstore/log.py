@@ -8,7 +8,7 @@ log; `logstore.segments` knows where things are.
 from collections.abc import Sequence
 from typing import final
 
-from logstore.availability import Availability
+from logstore.availability import Availability, LogStatus
 from logstore.batch_run import stamp_run
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.config import LogConfig
@@ -17,7 +17,7 @@ from logstore.disk import PASSING_ERRNOS
 from logstore.file_cache import FileCache
 from logstore.flush import Flush
 from logstore.flushes import Flushes
-from logstore.log_state import Appended, LogState, LogStatus
+from logstore.log_state import Appended, LogState
 from logstore.refill import Refill, check_refill
 from logstore.removal import Removal, remove_marks_above
 from logstore.retention import LogFacts, require_committed
@@ -103,11 +103,13 @@ class PartitionLog:
     @property
     def status(self) -> LogStatus:
         """Whether the log can be used."""
-        if self._availability.failure is not None:
-            return LogStatus.OFFLINE
-        if self._availability.is_disk_full:
-            return LogStatus.READ_ONLY
-        return LogStatus.DAMAGED if self._segments.damage else LogStatus.ONLINE
+        return self._availability.status(has_damage=bool(self._segments.damage))
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it can be used, and nothing in it and about it changes as time passes."""
+        is_empty = self._segments.is_blank and not self.producers
+        return is_empty and self.status is LogStatus.ONLINE
 
     @property
     def keeps_durable(self) -> bool:

@@ -3,25 +3,11 @@
 Pure: declarations.
 """
 
-from enum import Enum
-
 import msgspec
 
 from logstore.leader_epoch import LeaderEpochs
 from logstore.producer_state import ProducerStates
 from logstore.segments import Segments
-
-
-class LogStatus(Enum):
-    """Whether a log can be used; the values are shown to users."""
-
-    ONLINE = "online"
-    READ_ONLY = "read-only"
-    """The disk is full; appends are refused until there is room."""
-    OFFLINE = "offline"
-    """The disk failed; nothing is served until the next start has looked at the files."""
-    DAMAGED = "damaged"
-    """Online, but some stored records are damaged."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

@@ -81,6 +81,11 @@ class Segments:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
+    def is_blank(self) -> bool:
+        """Whether there is one, which never got a record."""
+        return len(self._segments) == 1 and self._segments[0].first_append_ms is None
+
+    @property
     def end(self) -> LogPosition:
         """Where the next batch goes."""
         active = self.active

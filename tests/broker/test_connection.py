@@ -290,6 +290,21 @@ async def test_no_more_requests_are_under_way_than_allowed(mock_clock: MockClock
         assert len(client.replies_nowait()) == 7
 
 
+async def test_a_thousand_long_polls_of_one_client_hold_up_nothing(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as helper:
+        topic = await create_topic(helper)
+        client = await world.raw_client()
+        await client.introduce()
+        poll = FetchRequest(FOR_EVER_MS, 1, MiB, [PartitionFetch(topic, 0, 0, MiB)])
+
+        await client.send(b"".join(client.request(api.FETCH, poll) for _ in range(1000)))
+        await client.send(client.request(api.METADATA, MetadataRequest(None)))
+
+        assert len(await client.replies(1)) == 1
+        assert broker.statistics().waiting_count == 1000
+
+
 async def test_a_client_that_does_not_read_is_not_read_from(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(reply_bytes_max=1 << 16) as broker, world.client() as bystander:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Container
 
-from logstore.log import PartitionLog
-from logstore.log_state import LogStatus
+from logstore.log import LogStatus, PartitionLog
 from logstore.producer_state import ProducerState
 from tests.logstore.logs import (
     NOW_MS,

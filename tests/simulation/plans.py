@@ -340,7 +340,7 @@ def _draw_limits(random: Random) -> dict[str, int]:
     """Return limits of a broker: those that it comes with, or some that lives run into."""
     drawn = {
         "open_files_max": random.choice([512, 16]),
-        "in_flight_requests_max": random.choice([256, 256, 2, 1]),
+        "in_flight_requests_max": random.choice([4096, 4096, 2, 1]),
         "connections_max": random.choice([10_000, 10_000, 8]),
         "stalled_frame_ms": random.choice([30_000, 30_000, 300]),
         "shutdown_grace_ms": random.choice([10_000, 200, 0]),

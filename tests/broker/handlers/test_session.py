@@ -37,7 +37,7 @@ async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) 
 
         assert hello is not None
         assert (hello.node_id, hello.cluster_id) == (7, broker.cluster_id)
-        assert (hello.frame_bytes_max, hello.in_flight_requests_max) == (16 << 20, 256)
+        assert (hello.frame_bytes_max, hello.in_flight_requests_max) == (16 << 20, 4096)
         assert {offered.api_key for offered in hello.apis} == set(api.ApiKey)
 
 
