@@ -52,9 +52,10 @@ class ReplicaManifest:
         self._env = env
         self._disk = disk
         self._saving = trio.Lock()
-        self._replicas: dict[bytes, list[int]] = {}
-        """As it shall be; numbers in order. In the form in which it is written, for it is written
-        again and again while many replicas are made."""
+        self._replicas: dict[bytes, tuple[bytes, list[int]]] = {}
+        """As it shall be, by topic; numbers in order. In the form in which it is written, for it is
+        written again and again while many replicas are made, and to make twenty thousand tuples
+        each time has the garbage collector look at all that there is."""
         self._unsaved: set[Key] = set()
         """Those of them that may not be on the disk."""
         self._in_doubt: dict[Key, ReplicaInDoubt] = {}
@@ -91,7 +92,9 @@ class ReplicaManifest:
                 reason = f"{self._disk.root}/{MANIFEST_NAME} is missing"
                 self._env.probe("replica_manifest_lost", severity="error", reason=reason)
             return
-        self._replicas = {topic_id: sorted(numbers) for topic_id, numbers in content.replicas}
+        self._replicas = {
+            topic_id: (topic_id, sorted(numbers)) for topic_id, numbers in content.replicas
+        }
         self._in_doubt = {(each.topic_id, each.partition): each for each in content.in_doubt}
 
     async def begin(
@@ -151,7 +154,7 @@ class ReplicaManifest:
 
     async def remove_topic(self, topic_id: bytes) -> None:
         """Forget all replicas of a topic; as `remove`."""
-        await self.remove([(topic_id, number) for number in self._replicas.get(topic_id, ())])
+        await self.remove([(topic_id, number) for number in self._numbers(topic_id)])
 
     async def settle(self) -> None:
         """Take note that the cluster counts on none of those in doubt any more, durably.
@@ -165,23 +168,28 @@ class ReplicaManifest:
 
     def _keys(self) -> set[Key]:
         return {
-            (topic_id, number) for topic_id, numbers in self._replicas.items() for number in numbers
+            (topic_id, number)
+            for topic_id, numbers in self._replicas.values()
+            for number in numbers
         }
 
+    def _numbers(self, topic_id: bytes) -> list[int]:
+        return self._replicas.get(topic_id, (topic_id, []))[1]
+
     def _is_wanted(self, key: Key) -> bool:
-        numbers = self._replicas.get(key[0], ())
+        numbers = self._numbers(key[0])
         place = bisect_left(numbers, key[1])
         return place < len(numbers) and numbers[place] == key[1]
 
     def _enter(self, key: Key) -> None:
         if not self._is_wanted(key):
-            insort(self._replicas.setdefault(key[0], []), key[1])
+            insort(self._replicas.setdefault(key[0], (key[0], []))[1], key[1])
             self._unsaved.add(key)
 
     def _forget(self, key: Key) -> None:
         self._unsaved.discard(key)
         if self._is_wanted(key):
-            numbers = self._replicas[key[0]]
+            numbers = self._numbers(key[0])
             numbers.remove(key[1])
             if not numbers:
                 del self._replicas[key[0]]
@@ -192,7 +200,7 @@ class ReplicaManifest:
 
     async def _write(self) -> None:
         entering = set(self._unsaved)
-        content = ManifestContent(list(self._replicas.items()), list(self._in_doubt.values()))
+        content = ManifestContent(list(self._replicas.values()), list(self._in_doubt.values()))
         # Encoded here, for it may change while a thread writes it.
         encoded = msgspec.Raw(msgspec.msgpack.encode(content))
         await self._env.offload(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))
