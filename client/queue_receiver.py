@@ -319,7 +319,11 @@ class _Call:
             return None
         order = self.order
         room = order.max_messages - len(self._messages)
-        if room <= 0:
+        # Some may have come since it was decided to ask. A repeated attempt would bring them again,
+        # and too late: then they would be given back, though the caller has them.
+        in_hand = {message.partition for message in self._messages}
+        partitions = [each for each in partitions if each not in in_hand]
+        if room <= 0 or not partitions:
             return None
         request = ReceiveRequest(
             description.queue_id,

@@ -198,9 +198,13 @@ class PendingReceive:
                 self._settle()
 
     def drop(self) -> None:
-        """See `broker.replier.Parked`: what it was given nobody will hear of, and is given back."""
+        """See `broker.replier.Parked`: what it was given nobody will hear of, and is given back.
+
+        Unless it can be asked for again as the same attempt, on another connection: it may have
+        been already, and is that one's then.
+        """
         self._end()
-        if self._open:
+        if self._open and self._request.attempt_id is None:
             self._give_back()
         self._open.clear()
         self._replier.nothing()

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from client.partitioner import partition_for_key
 from client.queue_message import Message
 from tests.client.queue_world import drain, fill, lead, queue_of
 from tests.coordinator.raft_life import until
@@ -337,3 +338,37 @@ async def test_what_was_in_the_way_and_is_not_any_more_is_no_error_of_a_long_rec
         async with trio.open_nursery() as nursery:
             nursery.start_soon(heal)
             assert await queue.receive(wait=60) == []
+
+
+async def test_what_arrives_while_others_are_looked_for_is_not_asked_for_again_and_given_back(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, fifo=True) as (queue, cluster):
+        assert await queue.receive(wait=1) == []
+        group = next(each for each in map(str.encode, "abcd") if partition_for_key(each, 2) == 0)
+        cluster.fronts[2].refused = {api.ApiKey.RECEIVE}
+        cluster.fronts[2].refusal = NotLeaderError("somebody else leads now")
+
+        async def describe_late(_: int, message: object) -> object:
+            await trio.sleep(1)
+            described = cast("AnyApi", api.DESCRIBE_QUEUES)
+            reply, _data = await cluster.pass_on(described, message, b"")
+            return cluster.with_leaders(cast("DescribeQueuesReply", reply))
+
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(10, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
+            nursery.start_soon(receive)
+            await trio.sleep(0.5)
+            await queue.send(b"while it is asked who leads", group=group)
+        cluster.fronts[2].refusal = None
+        await trio.sleep(2)
+
+        (message,) = got
+        assert await queue.receive(wait=0) == [], "it is still leased"
+        await message.delete()
+        assert await drain(queue) == []

@@ -169,3 +169,26 @@ async def test_an_attempt_is_repeated_though_nothing_else_is_visible(mock_clock:
 
         assert [each.value for each in first] == [each.value for each in again] == [b"v"]
         assert [each.receive_count for each in again] == [1]
+
+
+async def test_an_attempt_that_was_repeated_keeps_its_messages_when_its_first_asker_goes(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True, receive_durability="strict")
+        batch = encode_batch(Columns(1, keys=[b"k"], values=[b"v"]), first_timestamp_ms=START_MS)
+        await produce(client, topic_of(broker), batch)
+        await states(client, queue)
+        world.work.hold_syncs()
+        async with world.client() as lost:
+            submit_receive(lost, queue, attempt_id=b"lost")
+            await let_happen()
+            again = submit_receive(client, queue, attempt_id=b"lost")
+            await let_happen()
+        await let_happen()
+        world.work.let_all_sync()
+        await let_happen()
+
+        assert [each.value for each in await received(again)] == [b"v"]
+        assert await receive(client, queue) == [], "nobody else has it as well"
