@@ -31,6 +31,7 @@ class Flusher:
         self._env = env
         self._nursery = nursery
         self._lazy: dict[Partition, None] = {}
+        self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
         """Partitions that are being synced, and since when (seconds of trio's clock), in order."""
         self._ended = trio.Event()
@@ -49,6 +50,7 @@ class Flusher:
 
     def request(self, partition: Partition) -> None:
         """Start a flush, unless one runs; then another follows it."""
+        self._wanted.add(partition)
         partition.is_flush_wanted = True
         if not (partition.is_flushing or partition.is_held):
             partition.is_flushing = True
@@ -60,6 +62,11 @@ class Flusher:
         lazy, self._lazy = self._lazy, {}
         for partition in lazy:
             self.request(partition)
+
+    def take_wanted(self) -> set[Partition]:
+        """Return the partitions of which a flush was wanted since this was asked for."""
+        wanted, self._wanted = self._wanted, set()
+        return wanted
 
     def stalled(self, for_s: float) -> list[Partition]:
         """Return partitions of which one sync has taken longer than that, and has not ended."""
