@@ -125,9 +125,10 @@ class Opened:
         """End the process and open the log again."""
         return reopen(self.disk.kill(), self.config)
 
-    def cut_power(self, seed: int) -> "Opened":
+    def cut_power(self, seed: int, *, are_names_in_order: bool = True) -> "Opened":
         """Cut the power and open the log again after the next boot."""
-        return reopen(self.disk.power_cut(Random(seed)), self.config)
+        disk = self.disk.power_cut(Random(seed), are_names_in_order=are_names_in_order)
+        return reopen(disk, self.config)
 
     def path(self, base_offset: int = 0) -> str:
         """Return the path of a segment."""

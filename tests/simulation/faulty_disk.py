@@ -329,10 +329,15 @@ class FaultyDisk:
         successor.failed_sync_random = self.failed_sync_random
         return successor
 
-    def power_cut(self, random: Random) -> "FaultyDisk":
-        """End all; return the disk of the next boot, with one outcome for what was unsynced."""
+    def power_cut(self, random: Random, *, are_names_in_order: bool = True) -> "FaultyDisk":
+        """End all; return the disk of the next boot, with one outcome for what was unsynced.
+
+        Unless names are in order, any changes of them survive.
+        """
         successor = self.kill()
-        successor.survivals = successor._tree.cut_power(random)
+        successor.survivals = successor._tree.cut_power(
+            random, are_names_in_order=are_names_in_order
+        )
         return successor
 
     def enter(self, operation: str, path: str, *details: str | int) -> None:

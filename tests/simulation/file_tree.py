@@ -274,9 +274,16 @@ class FileTree:
         _make_durable(reversed(durable))
         self.unsynced[: len(current)] = reversed(unsynced)
 
-    def cut_power(self, random: Random) -> dict[str, Survival]:
-        """Become what is found afterwards; return what happened to each unsynced file."""
-        _make_durable(self._surviving_names(random))
+    def cut_power(self, random: Random, *, are_names_in_order: bool = True) -> dict[str, Survival]:
+        """Become what is found afterwards; return what happened to each unsynced file.
+
+        A file system with a journal keeps the first few changes of the names in a directory; others
+        any of them: then they are not in order.
+        """
+        if are_names_in_order:
+            _make_durable(self._surviving_names(random))
+        else:
+            _make_durable(namings for namings in self.unsynced if random.getrandbits(1))
         self.unsynced.clear()
         directories = [self.root]
         for directory in directories:  # It grows while we walk.
