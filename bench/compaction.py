@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from bench.figures import Row, Settings
-from logstore.cleaning import CleaningRules, KeyRange, StoredBatch, clean_batches
+from logstore.cleaning import BatchCleaner, CleaningRules, KeyRange
 from logstore.key_map import KeyMap
 from wire.record_batch import (
+    BatchHeader,
     Columns,
     encode_batch,
     has_valid_payload,
@@ -82,8 +83,12 @@ def _cleaning(settings: Settings) -> list[Row]:
     take_s = perf_counter() - began
     rules = CleaningRules(found, drops_tombstones=False, is_header_needed=lambda _: False)
     left = bytearray()
-    for batch in clean_batches(log, rules):
-        left += batch
+    cleaner = BatchCleaner(rules)
+    for header, batch in log:
+        for part in cleaner.take(header, batch):
+            left += part
+    for part in cleaner.end():
+        left += part
     clean_s = perf_counter() - began
     assert len(left) < size_bytes * 0.6
     return [
@@ -98,7 +103,9 @@ def _cleaning(settings: Settings) -> list[Row]:
     ]
 
 
-def _log(first_offset: int, end_offset: int, key_count: int) -> Iterator[StoredBatch]:
+def _log(
+    first_offset: int, end_offset: int, key_count: int
+) -> Iterator[tuple[BatchHeader, bytearray]]:
     for base_offset in range(first_offset, end_offset, _BATCH_RECORDS):
         end = min(base_offset + _BATCH_RECORDS, end_offset)
         keys = [b"user-%012d" % (number % key_count) for number in range(base_offset, end)]

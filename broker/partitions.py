@@ -386,7 +386,7 @@ def _write_checkpoint(log: PartitionLog) -> None:
     Raises:
         OSError: The disk failed, or has no room for the first checkpoint of an empty log.
     """
-    log.request_checkpoint(is_spoiled=True)
+    log.request_checkpoint(is_due=True)
     flush = log.begin_flush()
     assert flush is not None, "a checkpoint is due"
     flush.run()
@@ -395,7 +395,7 @@ def _write_checkpoint(log: PartitionLog) -> None:
         if flush.had_no_room:
             raise OSError(errno.ENOSPC, f"no room for the checkpoint of {log.directory}")
         # With the first records another one is written: it bears witness of them.
-        log.request_checkpoint(is_spoiled=True)
+        log.request_checkpoint(is_due=True)
 
 
 def _check_no_companion(partition: Partition) -> None:

@@ -163,7 +163,7 @@ class Scrubber:
         disk = self._partitions.disk
         if await self._env.offload(lambda: is_checkpoint_spoiled(disk, log.directory)):
             self._tell_spoiled(partition, "checkpoint")
-            log.request_checkpoint(is_spoiled=True)
+            log.request_checkpoint(is_due=True)
             self._flusher.request(partition)
 
     def _tell_spoiled(self, partition: Partition, what: str) -> None:

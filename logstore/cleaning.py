@@ -10,7 +10,7 @@ is not looked into takes nothing out either, in no cleaning: if it did in one an
 tombstone could go before what it deletes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
 import msgspec
@@ -28,9 +28,6 @@ RECORDS_MAX: Final = 1 << 20
 """In one batch. Whoever cleans has memory for as many keys."""
 _KEYS: Final = ColumnDecoder(["keys"])
 _KEYS_AND_HEADERS: Final = ColumnDecoder(["keys", "headers"])
-
-StoredBatch = tuple[BatchHeader, BytesLike]
-"""A batch as it is in a log, whose checksums are right."""
 
 
 @final
@@ -82,28 +79,39 @@ class CleaningRules(msgspec.Struct, frozen=True):
     """Whether what is known of a producer rests on the header of the batch at a base offset."""
 
 
-def clean_batches(batches: Iterable[StoredBatch], rules: CleaningRules) -> Iterator[BytesLike]:
-    """Yield what is left of batches that follow each other without a gap.
+@final
+class BatchCleaner:
+    """Takes batches that follow each other without a gap, and gives what is left of them.
 
-    They stand for the same offsets, epoch by epoch. One that loses nothing is yielded as it is;
+    They stand for the same offsets, epoch by epoch. One that loses nothing is given as it is;
     others have durable position 0.
     """
-    gone: _Gone | None = None
-    for header, batch in batches:
-        left = _cleaned(header, batch, rules)
-        is_empty = left is None and not rules.is_header_needed(header.base_offset)
-        if gone is not None and (not is_empty or not gone.goes_on_with(header)):
-            yield gone.encoded()
-            gone = None
-        if is_empty:
-            base_offset = header.base_offset if gone is None else gone.base_offset
-            gone = _Gone(base_offset, header.next_offset, header.leader_epoch)
-        elif left is None:
-            yield batch if header.record_count == 0 else encode_sparse(header, Columns(0), ())
-        else:
-            yield left
-    if gone is not None:
-        yield gone.encoded()
+
+    def __init__(self, rules: CleaningRules) -> None:
+        """Clean by `rules`."""
+        self.rules = rules
+        """May be replaced between two batches."""
+        self._gone: _Gone | None = None
+
+    def take(self, header: BatchHeader, batch: BytesLike) -> list[BytesLike]:
+        """Take the next batch; return what can be told by now of what is left."""
+        left = _cleaned(header, batch, self.rules)
+        gone = self._gone
+        if left is None and not self.rules.is_header_needed(header.base_offset):
+            if gone is not None and gone.goes_on_with(header):
+                self._gone = _Gone(gone.base_offset, header.next_offset, gone.leader_epoch)
+                return []
+            given = self.end()
+            self._gone = _Gone(header.base_offset, header.next_offset, header.leader_epoch)
+            return given
+        if left is None:
+            left = batch if header.record_count == 0 else encode_sparse(header, Columns(0), ())
+        return [*self.end(), left]
+
+    def end(self) -> list[BytesLike]:
+        """Return what is left of what was taken and not given yet."""
+        gone, self._gone = self._gone, None
+        return [] if gone is None else [gone.encoded()]
 
 
 class _Gone(msgspec.Struct, frozen=True):

@@ -101,6 +101,10 @@ class Flushes:
         self._settle_flush(unflushed)
         self._settle_checkpoint(unflushed)
 
+    def durable_position_in(self, base_offset: int) -> int:
+        """Return how many bytes of the segment that begins there are known to be on disk, or 0."""
+        return self.durable.position if self.durable.segment_base_offset == base_offset else 0
+
     def cut(self, end: LogPosition) -> None:
         """Take note that the log ends at `end` now, durably, and the checkpoint says so."""
         self.durable = end

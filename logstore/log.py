@@ -11,6 +11,7 @@ from typing import final
 from logstore.availability import Availability, LogStatus
 from logstore.batch_run import stamp_run
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
+from logstore.cleanings import Cleanings
 from logstore.config import LogConfig
 from logstore.damage import DamagedRange
 from logstore.disk import PASSING_ERRNOS
@@ -22,7 +23,6 @@ from logstore.refill import Refill, check_refill
 from logstore.removal import Removal, remove_marks_above
 from logstore.retention import LogFacts, require_committed
 from logstore.scrub import SegmentScrub
-from logstore.segment import Segment
 from logstore.slice import LogSlice, out_of_range
 from logstore.unflushed import Unflushed
 from wire.errors import CorruptRecordError
@@ -64,6 +64,9 @@ class PartitionLog:
             self._availability,
             durable=self._segments.end,
             checkpoint_base_offset=state.checkpoint_base_offset,
+        )
+        self.cleanings = Cleanings(
+            directory, files, self._segments, self._flushes, clean_offset=state.clean_offset
         )
 
     @property
@@ -108,8 +111,7 @@ class PartitionLog:
     @property
     def is_blank(self) -> bool:
         """Whether it can be used, and nothing in it and about it changes as time passes."""
-        is_empty = self._segments.is_blank and not self.producers
-        return is_empty and self.status is LogStatus.ONLINE
+        return self._segments.is_blank and not self.producers and self.status is LogStatus.ONLINE
 
     @property
     def keeps_durable(self) -> bool:
@@ -152,7 +154,8 @@ class PartitionLog:
                 self._roll(now_ms=now_ms)
             active = self._segments.active
             stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
-            stamp_replica(batch, durable_position=self._durable_position_in(active))
+            durable_position = self._flushes.durable_position_in(active.base_offset)
+            stamp_replica(batch, durable_position=durable_position)
             file = active.append(header, batch, base_offset=base_offset)
             self._unflushed.wrote(active.path, file, size)
         except OSError as error:
@@ -185,7 +188,7 @@ class PartitionLog:
                 active = self._segments.active
                 run = headers[: self._segments.count_fitting(headers, self.config)]
                 size = sum(header.size for header in run)
-                durable_position = self._durable_position_in(active)
+                durable_position = self._flushes.durable_position_in(active.base_offset)
                 stamp_run(run, batches[:size], durable_position=durable_position)
                 file = active.append_run(run, batches[:size])
                 self._unflushed.wrote(active.path, file, size)
@@ -249,6 +252,7 @@ class PartitionLog:
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
         assert offset is not None and end_offset is not None  # noqa: PT018
         if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
+            self.cleanings.end()
             self._unflushed.request_checkpoint()
 
     @property
@@ -283,6 +287,7 @@ class PartitionLog:
             refill.plan(checked)
             self._availability.require_room(refill.size_bytes)
             self._flush_all()
+            self.cleanings.end(clean_offset_max=0)  # What comes may be superseded.
             refill.run(self.directory)
             refill.settle(checked)
             self.producers.learn(checked.headers, now_ms=now_ms)
@@ -343,12 +348,9 @@ class PartitionLog:
         """Whether a checkpoint would let a start scan less, and none is being written."""
         return self._unflushed.is_checkpoint_useful and self._unflushed.left is None
 
-    def request_checkpoint(self, *, is_spoiled: bool = False) -> None:
-        """Let the next flush write a checkpoint, so that the next start need not scan.
-
-        If there is more to say than the last one says, or that `is_spoiled`.
-        """
-        if is_spoiled or self._unflushed.bytes_since_checkpoint:
+    def request_checkpoint(self, *, is_due: bool = False) -> None:
+        """Let the next flush write a checkpoint if a start had to scan, or it `is_due` anyhow."""
+        if is_due or self._unflushed.bytes_since_checkpoint:
             self._unflushed.request_checkpoint()
 
     def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
@@ -357,6 +359,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Drop open files; nothing is flushed. The log is of no further use."""
+        self.cleanings.end()
         self._segments.forget_files()
         self._unflushed = Unflushed(is_checkpoint_due=False)
         self._flushes.forget()
@@ -375,11 +378,7 @@ class PartitionLog:
                     self.fail(f"rolling a segment failed: {error}", keeps_durable=True)
 
     def look_for_room(self, *, reserve_bytes: int = 0) -> None:
-        """Take appends while the disk has room beyond what is kept in reserve, and only then.
-
-        Raises:
-            OSError: The disk failed.
-        """
+        """Take appends while there is room beyond the reserve; `OSError` if the disk failed."""
         self._availability.look_for_room(self.config.batch_bytes_max, reserve_bytes=reserve_bytes)
 
     def apply_retention(self, *, high_watermark: int, now_ms: int, wanted: int = 0) -> Removal:
@@ -441,6 +440,7 @@ class PartitionLog:
             self._availability.require_room(0)
             self._flush_all()
             may_drop_damage |= offset <= self._log_start_offset  # What was deleted may be damaged.
+            self.cleanings.end(clean_offset_max=offset)
             removed = self._segments.cut(offset, self.config, may_drop_damage=may_drop_damage)
             self.leader_epochs.truncate_end(self.log_end_offset)
             self.producers.truncate(self.log_end_offset)
@@ -469,13 +469,10 @@ class PartitionLog:
             self.end_flush(flush)
 
     def _move_start(self, offset: int) -> None:
+        self.cleanings.end()
         self._log_start_offset = offset
         self.leader_epochs.truncate_start(offset)
         self._segments.damage.truncate_start(offset)
-
-    def _durable_position_in(self, segment: Segment) -> int:
-        durable = self._flushes.durable
-        return durable.position if durable.segment_base_offset == segment.base_offset else 0
 
     def _roll(self, *, now_ms: int) -> None:
         for path, file in self._segments.roll(self.config, now_ms=now_ms).items():
@@ -489,6 +486,7 @@ class PartitionLog:
             leader_epochs=self.leader_epochs,
             producers=self.producers,
             high_watermark=self.high_watermark,
+            clean_offset=self.cleanings.clean_offset,
         )
 
     def require_online(self) -> None:

@@ -35,3 +35,5 @@ class LogState(msgspec.Struct, frozen=True):
     """Whether names in the directory, the checkpoint's too, may go away with the power."""
     high_watermark: int = 0
     """All below it was committed; maybe more is."""
+    clean_offset: int = 0
+    """How far compaction had come."""

@@ -160,6 +160,7 @@ class _Recovery:
             high_watermark=min(
                 max(self._known.high_watermark, self._log_start_offset), self._offset
             ),
+            clean_offset=min(self._known.clean_offset, self._offset),
         )
 
     def _read_checkpoint(self) -> None:
@@ -179,6 +180,10 @@ class _Recovery:
         """Return the base offsets of all segments; remove what a crash left lying about."""
         names = self._disk.list_directory(self._directory)
         bases = {base for name in names if (base := base_offset_of(name, LOG_SUFFIX)) is not None}
+        indexed = {base_offset_of(name, INDEX_SUFFIX) for name in names}
+        # Whoever was to put another file in the place of a segment may have been killed: which one
+        # it is must be durable before somebody makes an index of it.
+        self._has_changed |= len(bases - indexed) > 1
         for name in names:
             base = base_offset_of(name, INDEX_SUFFIX)
             is_orphan = base is not None and base not in bases
@@ -224,6 +229,13 @@ class _Recovery:
     def _take_in(self, base: int, later: list[int]) -> bool:
         """Take one segment in; return whether those behind it still count."""
         segment = Segment(self._files, self._directory, base)
+        if base < self._offset and self._is_cleaned_away(segment):
+            # First it must be sure that what stands for it stays.
+            self._disk.sync_directory(self._directory)
+            segment.forget_files()
+            segment.remove_files()
+            self._has_changed = True
+            return True
         if base < self._offset:
             stale = f"{segment.path}.stale"
             segment.forget_files()
@@ -244,6 +256,17 @@ class _Recovery:
             self._offset = segment.end_offset
             return True
         return self._scan(segment, later)
+
+    def _is_cleaned_away(self, segment: Segment) -> bool:
+        """Return whether a crash has left a segment for which a cleaned one before it stands."""
+        last = self._segments[-1] if self._segments else None
+        footer = segment.read_footer()
+        return (
+            last is not None
+            and last.cleaned_at_ms is not None
+            and footer is not None
+            and footer.end_offset <= last.end_offset
+        )
 
     def _check_owner(self, segment: Segment) -> None:
         """Check whose segment this is; mend a header that is torn or damaged."""

@@ -351,6 +351,22 @@ class Segment:
             position += header.size
         self._write_index_durably(index)
 
+    def pin_index(self, config: LogConfig) -> None:
+        """Keep the index of a sealed segment in memory, so that nobody makes its file anew."""
+        self.index = self.loaded_index(config)
+
+    def unpin_index(self) -> None:
+        """Let the index be loaded when it is needed."""
+        self.index = None
+
+    def keep_index(self, index: SegmentIndex) -> None:
+        """Write the index of a sealed segment, and sync it; blocks.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._write_index_durably(index)
+
     def remove_files(self) -> None:
         """Remove file and index; blocks. Readers that hold the file finish."""
         disk = self._files.disk

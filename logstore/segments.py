@@ -156,6 +156,14 @@ class Segments:
         """Take in a sealed segment that fills a gap between, or before, those that are there."""
         insort(self._segments, segment, key=lambda each: each.base_offset)
 
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Have `new` in the place of sealed segments that follow each other; see `swap`."""
+        first = self._segments.index(old[0])
+        assert self._segments[first : first + len(old)] == list(old)
+        self._segments[first : first + len(old)] = [new]
+        for segment in old:
+            segment.forget_files()
+
     def between(self, offset: int, end_offset: int) -> list[tuple[Segment, int]]:
         """Return the segments to which these offsets belong, each with where the next one begins.
 
@@ -390,6 +398,7 @@ class Segments:
         leader_epochs: LeaderEpochs,
         producers: ProducerStates,
         high_watermark: int,
+        clean_offset: int,
     ) -> LogCheckpoint:
         """Return what a start must know of a log that has these segments."""
         active = self.active
@@ -407,6 +416,7 @@ class Segments:
             damage=list(self.damage),
             high_watermark=high_watermark,
             marks_deletions=True,
+            clean_offset=clean_offset,
         )
 
     def drop_oldest(self, count: int) -> list[Segment]:

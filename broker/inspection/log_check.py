@@ -51,6 +51,7 @@ class LogCheck:
         self._epochs = LeaderEpochs()
         self.end_offset: int | None = None
         self._owner: SegmentHeader | None = None
+        self._was_cleaned = False
         self._last_epoch = 0
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -97,6 +98,14 @@ class LogCheck:
                 yield Verdict(path, (str(error),))
                 self.end_offset = None
                 return
+            if self._is_cleaned_away(frame):
+                note = "a cleaned segment stands for it; the next start removes it"
+                yield Verdict(path, note=note)
+                index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+                if index_path in self._indexes:
+                    yield Verdict(index_path, note=note)
+                return
+            self._was_cleaned = frame.footer is not None and frame.footer.cleaned_at_ms is not None
             base_offset = number_in(path)
             self._check_frame(path, frame, problems, is_last=is_last)
             is_below = frame.footer is not None and frame.footer.end_offset <= self._start
@@ -111,6 +120,15 @@ class LogCheck:
                 yield Verdict(index_path, note="its segment is not sealed; it counts for nothing")
             else:
                 yield Verdict(index_path, tuple(check.index_problems()))
+
+    def _is_cleaned_away(self, frame: SegmentFrame) -> bool:
+        """Return whether a crash has left what the cleaned segment before it stands for."""
+        return (
+            self._was_cleaned
+            and self.end_offset is not None
+            and frame.footer is not None
+            and frame.footer.end_offset <= self.end_offset
+        )
 
     def _check_frame(
         self, path: str, frame: SegmentFrame, problems: Problems, *, is_last: bool

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logstore import cleaning
 from logstore.batch_run import check_run
-from logstore.cleaning import CleaningRules, KeyRange, clean_batches
+from logstore.cleaning import BatchCleaner, CleaningRules, KeyRange
 from logstore.key_map import SLOT_BYTES, KeyMap
 from logstore.producer_state import ProducerStates
 from tests.logstore.logs import NOW_MS, disk_of, image_of, new_log, reopen
@@ -116,7 +116,9 @@ def cleaned(
 ) -> list[bytes]:
     """Return what is left of batches."""
     rules = CleaningRules(found, drops_tombstones, is_header_needed)
-    return [bytes(batch) for batch in clean_batches(pairs(log), rules)]
+    cleaner = BatchCleaner(rules)
+    left = [part for header, batch in pairs(log) for part in cleaner.take(header, batch)]
+    return [bytes(part) for part in [*left, *cleaner.end()]]
 
 
 records = st.tuples(

@@ -2,8 +2,12 @@
 
 from random import Random
 
+from msgspec.structs import replace
+
+from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 from tests.broker.inspection.stored_logs import bad_files, stored_log, verdicts
-from tests.logstore.logs import DIRECTORY, numbered
+from tests.logstore.compacting import compact, keyed_log
+from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, numbered
 
 
 def test_a_tail_that_was_never_durable_is_told_from_damage() -> None:
@@ -50,3 +54,36 @@ def test_what_a_power_cut_left_of_a_segment_is_good_but_for_its_tail() -> None:
 
         problems = [problem for verdict in found.values() for problem in verdict.problems]
         assert all(problem.startswith("torn ") for problem in problems), problems
+
+
+def test_what_a_swap_of_cleaned_segments_has_left_is_no_fault() -> None:
+    opened = keyed_log(30)
+    files = {name: opened.disk.visible_bytes(f"{DIRECTORY}/{name}") for name in names(opened)}
+    compact(opened)
+    gone = files.keys() - set(names(opened))
+    for name in gone:
+        opened.disk.open(f"{DIRECTORY}/{name}", create=True).write_at(0, [files[name]])
+
+    found = verdicts(opened.disk)
+
+    assert not any(verdict.problems for verdict in found.values())
+    assert {name for name, verdict in found.items() if "stands for it" in verdict.note} == gone
+    again = opened.kill()
+    assert gone.isdisjoint(names(again))
+    assert not again.report.notes
+
+
+def test_a_checkpoint_that_calls_clean_what_is_behind_its_end_is_noticed() -> None:
+    opened = stored_log()
+    known = read_small_file(opened.disk, CHECKPOINT, LogCheckpoint)
+    assert known is not None
+    lie = replace(known, clean_offset=known.recovery_offset + 1)
+    write_small_file(opened.disk, CHECKPOINT, lie)
+
+    (problem,) = verdicts(opened.disk)["checkpoint"].problems
+
+    assert problem == "it says that the log is clean behind its recovery point"
+
+
+def names(opened: Opened) -> list[str]:
+    return opened.disk.list_directory(DIRECTORY)

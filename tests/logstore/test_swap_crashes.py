@@ -1,0 +1,107 @@
+"""Wherever a swap of files is broken off, a log reads as before or as after (I14)."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from tests.logstore.compacting import Records, begin, compact, keyed_log, rows_of, swap_ready
+from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.logs import DIRECTORY, Opened, reopen
+from tests.simulation.faulty_disk import FaultyDisk
+
+
+def states(count: int) -> list[Records]:
+    """Return what is read before a round, and after each of its swaps."""
+    opened = keyed_log(count, keys=3)
+    found = [rows_of(opened.log)]
+    cleaning = begin(opened)
+    while not cleaning.is_done:
+        cleaning.run(1)
+        if cleaning.ready is not None:
+            swap_ready(cleaning)
+            found.append(rows_of(opened.log))
+    cleaning.end()
+    return found
+
+
+COUNT = 40
+STATES = states(COUNT)
+
+
+def crashes(count: int) -> Iterator[tuple[str, Opened]]:
+    """Compact, and crash before each disk call that changes something."""
+    number = 0
+    while True:
+        opened = keyed_log(count, keys=3)
+        place = crash(opened.disk, number, partial(compact, opened))
+        if place is None:
+            return
+        yield place, opened
+        number += 1
+
+
+def check(place: str, after: Opened) -> None:
+    """Check that all is as before or after a swap, and that the next round comes to the end."""
+    try:
+        assert not after.report.damage
+        assert not after.report.notes
+        found = rows_of(after.log)
+        assert found in STATES
+        after = after.kill()
+        assert rows_of(after.log) == found
+        compact(after)
+        assert rows_of(after.log) == STATES[-1]
+        assert not after.log.damage
+        names = after.disk.list_directory(DIRECTORY)
+        assert not [name for name in names if "tmp" in name or "stale" in name]
+    except AssertionError as failure:
+        failure.add_note(f"crashed before {place}")
+        raise
+
+
+def test_there_is_more_than_one_swap() -> None:
+    assert len(STATES) > 2
+    assert all(earlier != later for earlier, later in pairwise(STATES))
+
+
+def test_a_killed_process_leaves_what_was_or_what_comes() -> None:
+    places = 0
+    for place, opened in crashes(COUNT):
+        check(place, opened.kill())
+        places += 1
+    assert places > 20
+
+
+def test_a_power_cut_leaves_what_was_or_what_comes() -> None:
+    for place, opened in crashes(COUNT):
+        for seed in POWER_CUTS:
+            check(place, opened.cut_power(seed))
+            check(place, opened.cut_power(seed, are_names_in_order=False))
+
+
+@pytest.mark.parametrize("count", [7, 21])
+def test_a_power_cut_while_the_next_start_clears_up_loses_nothing(count: int) -> None:
+    """One segment has the place of one, or of three."""
+    seen, small_states = 0, states(count)
+    for place, opened in crashes(count):
+        number = 0
+        while True:
+            disk = opened.disk.kill()
+            cut = crash(disk, number, partial(reopen_and_read, disk))
+            for seed in POWER_CUTS:
+                after = reopen(disk.power_cut(Random(seed), are_names_in_order=False))
+                assert not after.report.damage, (place, cut)
+                assert rows_of(after.log) in small_states, (place, cut)
+            if cut is None:
+                break
+            number += 1
+            seen += 1
+    assert seen > 20
+
+
+def reopen_and_read(disk: FaultyDisk) -> None:
+    """Start, and have indexes made of what is read."""
+    rows_of(reopen(disk).log)
