@@ -229,7 +229,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps)
 def test_compact_then_read_is_read_then_keep_the_newest(
     story: list[list[tuple[bytes | None, bytes | None]] | str],

@@ -78,8 +78,7 @@ def test_a_killed_process_leaves_what_was_or_what_comes() -> None:
 def test_a_power_cut_leaves_what_was_or_what_comes() -> None:
     for place, opened in crashes(COUNT):
         for seed in POWER_CUTS:
-            check(place, opened.cut_power(seed))
-            check(place, opened.cut_power(seed, are_names_in_order=False))
+            check(place, opened.cut_power(seed, are_names_in_order=seed % 2 == 0))
 
 
 @pytest.mark.parametrize("count", [7, 21])
