@@ -116,6 +116,17 @@ class Flusher:
             partition.is_removing = False
             self._tell_ended()
 
+    @asynccontextmanager
+    async def swapping(self, partition: Partition) -> AsyncGenerator[None, None]:
+        """Keep everybody from holding a log, or removing files, while the block swaps some.
+
+        It begins when nobody does; flushes go on.
+        """
+        while partition.is_held or partition.is_removing:
+            await self._ended.wait()
+        async with self.removing(partition):
+            yield
+
     async def flush_now(self, partition: Partition) -> None:
         """Return when everything appended before this call is durable.
 

@@ -99,7 +99,7 @@ class Maintenance:
                     self._blank.add(partition)
                     continue
                 is_gone = self._partitions.replica(*partition.key) is not partition
-                if is_gone or partition.is_held:
+                if is_gone or partition.is_held or partition.is_removing:
                     continue
                 try:
                     await self._look_after(partition, wanted.get(partition.key, 0))

@@ -1,0 +1,136 @@
+"""A broker compacts its logs without being in anybody's way."""
+
+import errno
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.compactor import CompactionLimits, Compactor
+from broker.flusher import Flusher
+from broker.partition import Partition
+from coordinator.topic_config import topic_config
+from logstore.compaction import CompactionConfig
+from logstore.log import PartitionLog
+from tests.broker.logs import TOPIC_ID, flush, open_partition_log
+from tests.broker.world import World, settle
+from tests.logstore.compacting import rows_of
+from wire.record_batch import Columns, check_produced, encode_batch
+
+EAGER = CompactionConfig(min_dirty_ratio=0.0)
+CONFIG = topic_config({"segment_bytes": "4KiB"})
+LIMITS = CompactionLimits(bytes_per_s=1 << 20, memory_bytes=1 << 20)
+
+
+def fill(log: PartitionLog, count: int = 40) -> None:
+    """Append values of three keys, all committed, in some segments."""
+    for number in range(count):
+        columns = Columns(1, keys=[b"%d" % (number % 3)], values=[b"%d" % number * 200])
+        batch = memoryview(encode_batch(columns, first_timestamp_ms=1))
+        log.append(batch, check_produced(batch), leader_epoch=0, now_ms=0)
+    log.roll_if_old(now_ms=0, is_urged=True)
+    log.high_watermark = log.log_end_offset
+    flush(log)
+
+
+@asynccontextmanager
+async def compactor_in(world: World) -> AsyncGenerator[tuple[Compactor, Partition, Flusher]]:
+    log = open_partition_log(world.disk, CONFIG)
+    fill(log)
+    partition = Partition(TOPIC_ID, 0, log, CONFIG, world.env.probe)
+    async with trio.open_nursery() as nursery:
+        flusher = Flusher(world.env, nursery)
+        compactor = Compactor(
+            world.env,
+            world.disk,
+            flusher,
+            LIMITS,
+            partitions=lambda: [partition],
+            config_of=lambda _: EAGER,
+        )
+        yield compactor, partition, flusher
+
+
+async def test_a_log_is_compacted_once_and_then_is_clean(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with compactor_in(world) as (compactor, partition, flusher):
+        before = rows_of(partition.log)
+
+        assert await compactor.run_round()
+        assert not await compactor.run_round()
+        await flusher.wait_idle()
+
+        end = partition.log.log_end_offset
+        assert rows_of(partition.log) == {at: before[at] for at in range(end - 3, end)}
+        assert compactor.progress.rounds_ended == 1
+        assert compactor.progress.read_bytes > compactor.progress.written_bytes > 0
+        assert compactor.progress.dirty_ratio == 0
+        assert world.told("log_compacted")
+
+
+async def test_a_swap_waits_for_who_holds_the_log(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with compactor_in(world) as (compactor, partition, flusher), trio.open_nursery() as own:
+        before = rows_of(partition.log)
+        async with flusher.hold(partition):
+            own.start_soon(compactor.run_round)
+            await trio.sleep(60)
+            assert rows_of(partition.log) == before
+            partition.log.truncate(5)
+
+    assert rows_of(partition.log) == {at: row for at, row in before.items() if at < 5}
+    assert not [name for name in world.disk.list_directory("0") if "tmp" in name]
+
+
+async def test_who_wants_to_hold_a_log_waits_for_a_swap(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with compactor_in(world) as (_, partition, flusher), trio.open_nursery() as own:
+        held = trio.Event()
+
+        async def hold() -> None:
+            async with flusher.hold(partition):
+                held.set()
+
+        async with flusher.swapping(partition):
+            own.start_soon(hold)
+            await settle()
+            assert not held.is_set()
+        await held.wait()
+
+
+@pytest.mark.parametrize("operation", ["write_at", "rename"])
+async def test_a_full_disk_ends_a_round_and_nothing_else(
+    operation: str, mock_clock: MockClock
+) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with compactor_in(world) as (compactor, partition, flusher):
+        before = rows_of(partition.log)
+        world.disk.fail(operation, error_number=errno.ENOSPC)
+
+        assert not await compactor.run_round()
+
+        assert rows_of(partition.log) == before
+        assert "No space" in compactor.progress.last_error
+        assert partition.is_whole
+        assert await compactor.run_round()
+        await flusher.wait_idle()
+        assert len(rows_of(partition.log)) == 3
+
+
+async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with compactor_in(world) as (compactor, partition, flusher):
+        path = f"0/{0:020}.log"
+        world.disk.flip_bit(path, world.disk.visible_bytes(path).index(b"5" * 100) + 5, 0)
+
+        assert not await compactor.run_round()
+        await flusher.wait_idle()
+
+        assert [(each.offset, each.end_offset) for each in partition.log.damage] == [(5, 6)]
+        assert not await compactor.run_round()
