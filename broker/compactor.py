@@ -16,7 +16,7 @@ from broker.partition import Partition
 from logstore.compacting import Cleanable, CompactionRound
 from logstore.compaction import CompactionConfig
 from logstore.disk import PASSING_ERRNOS, Disk
-from logstore.log_state import LogStatus
+from logstore.log import LogStatus
 from logstore.rewriting import RewriteFailedError
 from logstore.segment_format import SegmentHeader
 from logstore.slice import corrupt
