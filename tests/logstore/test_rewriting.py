@@ -82,7 +82,11 @@ def test_a_disk_that_has_other_bytes_than_were_written_is_not_believed(
     opened = keyed_log()
     cleaning = begin(opened)
     temporary = f"{opened.path(0)}.cleaned.tmp"
-    monkeypatch.setattr(FaultyFile, "drop_cache", lambda _: opened.disk.flip_bit(temporary, 200, 3))
+
+    def spoil(_: FaultyFile) -> None:
+        opened.disk.flip_bit(temporary, 200, 3)
+
+    monkeypatch.setattr(FaultyFile, "drop_cache", spoil)
 
     with pytest.raises(RewriteFailedError, match="other bytes"):
         cleaning.run(1 << 20)
