@@ -5,6 +5,7 @@ end: the newest record of a key that it knows supersedes those in what was clean
 """
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import final
 
 from logstore.cleaning import CleaningRules, KeyRange
@@ -176,10 +177,11 @@ class CompactionRound:
         start = self._start
         for each in self._dirty:
             segment = self._what.by_base[each.base_offset]
-            for step in self._look_at_segment(segment, start, keys):
-                yield step
-                if keys.is_full:
-                    return
+            with closing(self._look_at_segment(segment, start, keys)) as steps:
+                for step in steps:
+                    yield step
+                    if keys.is_full:
+                        return
             following = segment.end_offset
             start = (following, SEGMENT_HEADER_SIZE)
 
