@@ -306,7 +306,7 @@ class _Recovery:
             predecessor=self._predecessor(segment.end_offset),
             evidence=Evidence(
                 durable_position,
-                later[0] if later else None,
+                later,
                 lambda: self._was_durable(later),
                 self._is_as_known,
             ),

@@ -3,7 +3,7 @@
 Decides; reads through a `FileWindow`. `docs/formats/segment.md` has the rules and their reasons.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -18,8 +18,9 @@ class Evidence:
 
     durable_position: int
     """Bytes of this file below it were on disk once."""
-    next_base_offset: int | None
-    """Where the next segment begins; `None` when this is the last one."""
+    next_base_offsets: Sequence[int]
+    """Where later segments begin, in their order; empty when this is the last one. A swap that was
+    broken off may have left some that lie within this one."""
     was_followed: Callable[[], bool]
     """Whether later segments prove that all of this one was on disk once. Costly, so it is asked
     only when something is bad."""
@@ -74,7 +75,7 @@ class SegmentScan:
     def _pass_over(self, position: int) -> tuple[int, BatchHeader] | None:
         """Judge what is bad at `position`; return the next batch if there is one to go on with."""
         behind = self._window.find_behind(position, accepts=self._may_follow)
-        if behind is None and self._evidence.next_base_offset == self._last.next_offset:
+        if behind is None and self._last.next_offset in self._evidence.next_base_offsets:
             # No offset is missing, so no batch is: these bytes were a footer.
             return None
         if not self._was_durable(position, behind):
@@ -88,10 +89,8 @@ class SegmentScan:
         return behind
 
     def _may_follow(self, header: BatchHeader) -> bool:
-        next_base_offset = self._evidence.next_base_offset
-        return self._may_come(header) and (
-            next_base_offset is None or header.next_offset <= next_base_offset
-        )
+        bases = self._evidence.next_base_offsets
+        return self._may_come(header) and (not bases or header.next_offset <= bases[0])
 
     def _may_come(self, header: BatchHeader) -> bool:
         return self._last.may_precede(header) and self._evidence.is_as_known(header)

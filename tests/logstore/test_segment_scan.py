@@ -1,5 +1,7 @@
 """What is bad in a segment is a torn tail, or damage, or an old footer; and it is known which."""
 
+from collections.abc import Sequence
+
 from logstore.damage import DamagedRange
 from logstore.scan import FileWindow, Predecessor
 from logstore.segment_scan import Evidence, SegmentScan
@@ -29,7 +31,7 @@ class Scanned:
         self,
         *parts: bytes,
         durable_position: int = 0,
-        next_base_offset: int | None = None,
+        next_base_offsets: Sequence[int] = (),
         was_followed: bool = False,
     ) -> None:
         data = b"".join([bytes(START), *parts])
@@ -40,7 +42,7 @@ class Scanned:
             position=START,
             end=len(data),
             predecessor=Predecessor(0),
-            evidence=Evidence(durable_position, next_base_offset, lambda: was_followed),
+            evidence=Evidence(durable_position, next_base_offsets, lambda: was_followed),
         )
         self.offsets = [header.base_offset for _, header in scan.batches()]
         self.damage = scan.damage
@@ -98,7 +100,7 @@ def test_bad_bytes_at_what_a_later_batch_knew_to_be_durable_are_a_torn_tail() ->
 
 
 def test_bad_bytes_before_a_durable_segment_are_damage() -> None:
-    scanned = Scanned(batch(0), BAD, batch(2), next_base_offset=3, was_followed=True)
+    scanned = Scanned(batch(0), BAD, batch(2), next_base_offsets=[3], was_followed=True)
 
     assert scanned.offsets == [0, 2]
     assert scanned.damage == [DamagedRange(1, 2)]
@@ -106,7 +108,7 @@ def test_bad_bytes_before_a_durable_segment_are_damage() -> None:
 
 
 def test_damage_at_the_end_stays_where_it_is() -> None:
-    scanned = Scanned(batch(0), BAD, next_base_offset=2, was_followed=True)
+    scanned = Scanned(batch(0), BAD, next_base_offsets=[2], was_followed=True)
 
     assert scanned.offsets == [0]
     assert not scanned.damage, "the segments tell how far it goes"
@@ -115,15 +117,22 @@ def test_damage_at_the_end_stays_where_it_is() -> None:
 
 
 def test_bytes_behind_the_last_offset_before_the_next_segment_were_a_footer() -> None:
-    scanned = Scanned(batch(0), batch(1), BAD, next_base_offset=2)
+    scanned = Scanned(batch(0), batch(1), BAD, next_base_offsets=[2])
 
     assert scanned.offsets == [0, 1]
     assert not scanned.is_torn
     assert scanned.batch_count_to_end == 2
 
 
+def test_so_they_were_if_a_swap_has_left_a_segment_that_lies_within_this_one() -> None:
+    scanned = Scanned(batch(0), batch(1), BAD, next_base_offsets=[1, 2], was_followed=True)
+
+    assert scanned.offsets == [0, 1]
+    assert scanned.batch_count_to_end == 2
+
+
 def test_a_batch_that_would_reach_into_the_next_segment_is_not_gone_on_with() -> None:
-    scanned = Scanned(batch(0), BAD, batch(7), next_base_offset=5, was_followed=True)
+    scanned = Scanned(batch(0), BAD, batch(7), next_base_offsets=[5], was_followed=True)
 
     assert scanned.offsets == [0]
     assert scanned.batch_count_to_end == 3
