@@ -70,14 +70,20 @@ class Compactor:
         self._limits = limits
         self._partitions = partitions
         self._config_of = config_of
+        self._working = trio.CancelScope()
         self.progress = CompactionProgress()
 
     async def run(self) -> None:
-        """Clean what is dirty, until cancelled."""
-        while True:
-            await trio.sleep(_LOOK_S)
-            while await self.run_round():
-                pass
+        """Clean what is dirty, until cancelled or stopped."""
+        with self._working:
+            while True:
+                await trio.sleep(_LOOK_S)
+                while await self.run_round():
+                    pass
+
+    def stop(self) -> None:
+        """Begin nothing more; a swap of files that is decided comes to its end."""
+        self._working.cancel()
 
     async def run_round(self) -> bool:
         """Clean the dirtiest log; return whether one came to its end."""

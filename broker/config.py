@@ -129,6 +129,14 @@ class BrokerConfig:
     scrub_interval_ms: int = _number(24 * _HOUR_MS, low=1_000, high=10_000 * 24 * _HOUR_MS)
     """How often that begins anew at most, however little there is to read."""
 
+    compaction_bytes_per_s: int = _number(16 * MiB, low=64 << 10, high=1 << 40)
+    """How fast topics are read that are to be compacted, all together. A small batch counts as
+    4 KiB."""
+
+    compaction_memory_bytes: int = _number(64 * MiB, low=34 * MiB, high=1 << 40)
+    """For the keys of the log that is being compacted, one at a time: 32 bytes for each key. More
+    keys take more rounds, not more memory."""
+
     replica_lag_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
     """A follower that was not caught up with its leader for so long is not in sync any more."""
 

@@ -120,7 +120,12 @@ class Maintenance:
         counted = [
             partition
             for partition in self._partitions.all()
-            if not (partition.is_held or partition.queue_name or partition.is_staging)
+            if not (
+                partition.is_held
+                or partition.config.is_kept
+                or partition.queue_name
+                or partition.is_staging
+            )
         ]
         facts = [partition.log.facts(now_ms=now_ms) for partition in counted]
         counts = surplus_counts(facts, bytes_max=bytes_max)

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Protocol, final
 
 from coordinator.topic_config import TopicConfig
-from isr.durability import ack_level
+from isr.durability import Durability, ack_level
 from isr.follower import PartitionFollower
 from isr.followers import Followers
 from isr.leader import PartitionLeader
@@ -75,7 +75,8 @@ class Partition:
         self.topic_id = topic_id
         self.number = number
         self.log = log
-        self.durability = config.durability
+        self.config = config
+        """Of its topic, as it is now."""
         self.queue_name = ""
         """The queue of which it is the journal, which clients do not touch; empty for others."""
         self.is_staging = False
@@ -117,6 +118,11 @@ class Partition:
     def key(self) -> tuple[bytes, int]:
         """Topic id and number."""
         return self.topic_id, self.number
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement means."""
+        return self.config.durability
 
     @property
     def high_watermark(self) -> int:
@@ -180,7 +186,7 @@ class Partition:
     def reconfigure(self, config: TopicConfig) -> None:
         """Let other settings be in force from now on."""
         self.log.config = config.log
-        self.durability = config.durability
+        self.config = config
         if self.leader is not None:
             self.leader.durability = config.durability
         self.progressed()

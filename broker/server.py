@@ -19,6 +19,7 @@ import trio
 from broker.acceptor import Acceptor, listen
 from broker.apis import APIS
 from broker.client_service import serve_clients
+from broker.compactor import CompactionLimits, CompactionProgress, Compactor
 from broker.config import BrokerConfig, parse_address
 from broker.data_directory import DataDirectory, open_data_directory
 from broker.dispatch import Dispatcher
@@ -66,6 +67,8 @@ class BrokerStatistics:
     """Memory lent to connections, of `request_memory_bytes` in the settings."""
     scrub: ScrubProgress
     """How far the search for damage has come."""
+    compaction: CompactionProgress
+    """What compaction has come to."""
 
 
 @final
@@ -99,6 +102,7 @@ class Broker:
         self._partitions: Partitions | None = None
         self._roles: Roles | None = None
         self._scrubber: Scrubber | None = None
+        self._compactor: Compactor | None = None
         self._surroundings: Surroundings | None = None
         self.failure: TidelogError | None = None
         """Why this broker cannot go on, if something outside of it says so."""
@@ -123,6 +127,9 @@ class Broker:
             waiter_count=sum(each.waiter_count for each in partitions),
             request_memory_bytes=self._acceptor.memory.used_bytes,
             scrub=ScrubProgress() if self._scrubber is None else self._scrubber.progress,
+            compaction=(
+                CompactionProgress() if self._compactor is None else self._compactor.progress
+            ),
         )
 
     async def start(self) -> None:
@@ -197,12 +204,23 @@ class Broker:
             keeper.retry,
         )
         self._scrubber = Scrubber(self._env, config, partitions, self._flusher)
+        self._compactor = Compactor(
+            self._env,
+            self._directory.disk,
+            self._flusher,
+            CompactionLimits(
+                self._config.compaction_bytes_per_s, self._config.compaction_memory_bytes
+            ),
+            partitions=partitions.all,
+            config_of=lambda partition: None if partition.is_held else partition.config.compaction,
+        )
         for run in (
             self._waiting.run,
             maintenance.run,
             keeper.run,
             roles.run,
             self._scrubber.run,
+            self._compactor.run,
         ):
             self._nursery.start_soon(run)
 
@@ -211,9 +229,11 @@ class Broker:
         assert self._cluster is not None
         assert self._partitions is not None
         assert self._scrubber is not None
+        assert self._compactor is not None
         assert self._roles is not None
         self._env.probe("broker_stopping", address=self.address)
         self._scrubber.stop()
+        self._compactor.stop()
         await self._hand_over(self._cluster)
         self._acceptor.refuse_more()
         self._dispatcher.is_shutting_down = True

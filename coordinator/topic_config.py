@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from isr.durability import Durability
+from logstore.compaction import CompactionConfig
 from logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
 from wire.errors import InvalidConfigError
 
@@ -37,6 +38,8 @@ _BYTE_UNITS = {
 }
 _QUANTITY = re.compile(r"([0-9]{1,18}) ?([a-z]*)", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,18}")
+_RATIO = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
+_DELETE, _COMPACT, _BOTH = "delete", "compact", "delete,compact"
 
 REPLICATION_FACTOR_MAX = 15
 """More copies cost more than they save; a typing error costs most."""
@@ -52,6 +55,10 @@ class TopicConfig:
     durability: Durability = Durability.FSYNC
     min_in_sync_replicas: int = 1
     """Replicas that must have a record before it is committed."""
+    compaction: CompactionConfig | None = None
+    """How it is compacted; `None` when it is not."""
+    is_kept: bool = False
+    """Whether no limit on time or size takes records: compaction alone does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,12 @@ def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
     return parse_or_unlimited(_bounded(parse_size_bytes, low=low))
 
 
+def _parse_ratio(name: str, text: str) -> str:
+    if _RATIO.fullmatch(text.strip()) is None or float(text) > 1:
+        raise InvalidConfigError(f"{name} is {text!r}, it must be a number from 0 to 1, as 0.5")
+    return text
+
+
 def parse_choice(*allowed: str) -> Callable[[str, str], Value]:
     """Return a parser of one of some words."""
 
@@ -169,6 +182,22 @@ SETTINGS: Final = {
             "Larger record batches, and so larger records, are refused.",
         ),
         Setting(
+            "cleanup_policy",
+            parse_choice(_DELETE, _COMPACT, _BOTH),
+            _DELETE,
+            "`delete`, `compact`, `delete,compact`",
+            "Delete records by age and size, or those of which there is a newer one of the same"
+            " key, or both. Topics with queues cannot be compacted.",
+        ),
+        Setting(
+            "delete_retention_ms",
+            parse_bounded_duration(low=0),
+            "1d",
+            "a duration",
+            "Compaction: a record without a value, which deletes its key, stays for so long after"
+            " nothing is left that it deletes.",
+        ),
+        Setting(
             "durability",
             parse_choice(*(durability.value for durability in Durability)),
             Durability.FSYNC.value,
@@ -181,6 +210,28 @@ SETTINGS: Final = {
             "4KiB",
             "256 to 64MiB",
             "Distance of entries in the offset and time index.",
+        ),
+        Setting(
+            "max_compaction_lag_ms",
+            parse_or_unlimited(parse_bounded_duration(low=1000)),
+            _UNLIMITED,
+            "1s or more, unlimited",
+            "Compaction: a segment is sealed when its first record is this old, and cleaned when it"
+            " has been sealed for so long, however little there is to clean.",
+        ),
+        Setting(
+            "min_compaction_lag_ms",
+            parse_bounded_duration(low=0),
+            "0",
+            "a duration",
+            "Compaction: records stay as they are for so long after their segment was sealed.",
+        ),
+        Setting(
+            "min_dirty_ratio",
+            _parse_ratio,
+            "0.5",
+            "0 to 1",
+            "Compaction: clean when so much of what may be cleaned never was, by bytes.",
         ),
         Setting(
             "min_in_sync_replicas",
@@ -295,16 +346,46 @@ def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
             f" segment_bytes, {texts['segment_bytes']}: only whole segments are ever deleted to"
             " make room, and never the last one"
         )
+    policy = values["cleanup_policy"]
+    compaction = None if policy == _DELETE else _compaction(values, texts)
+    is_kept = policy == _COMPACT
+    segment_ms = _number(values["segment_ms"])
+    if compaction is not None and compaction.max_compaction_lag_ms is not None:
+        segment_ms = min(segment_ms, compaction.max_compaction_lag_ms)
     log = LogConfig(
         batch_bytes_max=_number(values["batch_bytes_max"]),
         index_interval_bytes=_number(values["index_interval_bytes"]),
         partition_bytes_max=limit,
-        retention_bytes=_limit(values["retention_bytes"]),
-        retention_ms=_limit(values["retention_ms"]),
+        retention_bytes=None if is_kept else _limit(values["retention_bytes"]),
+        retention_ms=None if is_kept else _limit(values["retention_ms"]),
         segment_bytes=segment_bytes,
-        segment_ms=_number(values["segment_ms"]),
+        segment_ms=segment_ms,
     )
-    return TopicConfig(log=log, durability=durability, min_in_sync_replicas=min_in_sync_replicas)
+    return TopicConfig(
+        log=log,
+        durability=durability,
+        min_in_sync_replicas=min_in_sync_replicas,
+        compaction=compaction,
+        is_kept=is_kept,
+    )
+
+
+def _compaction(values: Mapping[str, Value], texts: Mapping[str, str]) -> CompactionConfig:
+    ratio = values["min_dirty_ratio"]
+    assert isinstance(ratio, str)
+    lag_ms = _number(values["min_compaction_lag_ms"])
+    late_ms = _limit(values["max_compaction_lag_ms"])
+    if late_ms is not None and late_ms < lag_ms:
+        raise InvalidConfigError(
+            f"max_compaction_lag_ms is {texts['max_compaction_lag_ms']}, it must not be below"
+            f" min_compaction_lag_ms, {texts['min_compaction_lag_ms']}"
+        )
+    return CompactionConfig(
+        min_compaction_lag_ms=lag_ms,
+        max_compaction_lag_ms=late_ms,
+        min_dirty_ratio=float(ratio),
+        delete_retention_ms=_number(values["delete_retention_ms"]),
+    )
 
 
 def _number(value: Value) -> int:

@@ -14,6 +14,30 @@ from wire.record_batch import (
     parse_header,
     stamp_replica,
 )
+from wire.sparse_batch import encode_empty
+
+
+def fitted(batches: memoryview, *, log_end_offset: int) -> memoryview:
+    """Return what a leader sent so that it begins where a log ends, if that can be.
+
+    A leader whose log was compacted may have one empty batch for several of which the follower has
+    some: the rest of that is as empty. Nothing is cut from the log for it.
+    """
+    header = parse_header(batches) if batches else None
+    if (
+        header is None
+        or header.record_count
+        or not header.is_sparse
+        or not header.base_offset < log_end_offset < header.next_offset
+        or not has_valid_payload(header, batches[: header.size])
+    ):
+        return batches
+    rest = encode_empty(
+        base_offset=log_end_offset,
+        end_offset=header.next_offset,
+        leader_epoch=header.leader_epoch,
+    )
+    return memoryview(rest + batches[header.size :])
 
 
 def check_run(

@@ -14,7 +14,7 @@ from broker.replication.surroundings import Surroundings
 from isr.divergence import LogShape
 from isr.fetch_session import FollowerSession, Key, Place
 from isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
-from logstore.batch_run import check_run
+from logstore.batch_run import check_run, fitted
 from wire import api
 from wire.errors import (
     BrokerError,
@@ -277,6 +277,7 @@ class Fetcher:
     ) -> None:
         log = partition.log
         if batches:
+            batches = fitted(batches, log_end_offset=log.log_end_offset)
             headers = check_run(
                 batches,
                 log_end_offset=log.log_end_offset,

@@ -20,6 +20,7 @@ from wire.errors import (
     BrokerError,
     BrokerNotReadyError,
     ConnectionLostError,
+    InvalidBatchError,
     TidelogError,
 )
 from wire.replication import ReplicaReadReply, ReplicaReadRequest
@@ -162,13 +163,21 @@ class Refiller:
             log.delete_records(start, high_watermark=log.log_end_offset)
             self._surroundings.flusher.request(partition)
             return
-        have = check_refill(batches, offset=offset, end_offset=offset + 1).end_offset
-        await self._put(partition, offset, min(end_offset, have), batches)
+        checked = check_refill(batches, offset=offset, end_offset=offset + 1)
+        try:
+            await self._put(partition, offset, min(end_offset, checked.end_offset), batches)
+        except InvalidBatchError:
+            is_sparse = any(header.is_sparse for header in checked.headers)
+            if not (is_sparse or log.cleanings.clean_offset):
+                raise
+            # Both logs say the same of these offsets, but not in the same batches.
+            await self._begin_anew(partition)
 
     async def _begin_anew(self, partition: Partition) -> None:
-        """Give up a log whose damage begins with what nobody has any more.
+        """Give up a log into which nothing fits that anybody still has.
 
-        Nothing tells where in its file the rest of that would have to be.
+        Its damage begins with what is gone everywhere, so that nothing tells where in its file the
+        rest would have to be; or it was compacted, here or where the batches come from.
 
         Raises:
             BrokerError: It may be counted on still, or the disk failed.

@@ -30,6 +30,7 @@ from coordinator.cluster.commands import (
     QueueCommand,
 )
 from coordinator.cluster.queues import (
+    check_compaction,
     check_dead_letter_queue,
     journal_overrides,
     listed_queues,
@@ -102,6 +103,7 @@ def _create(state: ClusterState, command: CreateQueue) -> Outcome:
     )
     _check_dead_letters(state, command.name, spec)
     source_overrides = _source_overrides(state, records, topic_id)
+    check_compaction(command.topic, source_overrides, queues=[command.name])
     created = TopicCreated(
         journal_name(command.name),
         command.queue_id,

@@ -3,10 +3,11 @@
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from coordinator.catalog import Topic
 from coordinator.cluster.state import ClusterState
+from coordinator.topic_config import topic_config
 from wire.errors import InvalidConfigError, UnknownQueueError
 
 _SHARED_WITH_SOURCE = ("durability", "min_in_sync_replicas")
@@ -38,6 +39,20 @@ def companion_overrides(companion: Topic, source_overrides: Mapping[str, str]) -
     """Return the settings of a companion of a topic with these ones."""
     settings = staging_overrides if companion.queue is None else journal_overrides
     return settings(source_overrides)
+
+
+def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequence[str]) -> None:
+    """Check that no message is taken out that some queue of a topic may have leased.
+
+    Raises:
+        InvalidConfigError: The topic is, or would be, compacted, and has, or would have, `queues`.
+    """
+    if queues and topic_config(overrides).compaction is not None:
+        raise InvalidConfigError(
+            f"topic {topic!r} cannot be compacted and have queues ({', '.join(sorted(queues))}):"
+            " messages would go that they have not handed out yet; leave its cleanup_policy at"
+            " delete, or have the queues on another topic"
+        )
 
 
 def listed_queues(journals: Iterable[Topic]) -> str:

@@ -33,7 +33,7 @@ from coordinator.cluster.placement import (
     check_not_drained,
     place_replicas,
 )
-from coordinator.cluster.queues import companion_overrides, listed_queues
+from coordinator.cluster.queues import check_compaction, companion_overrides, listed_queues
 from coordinator.cluster.records import (
     Broker,
     ClusterConfigSet,
@@ -203,8 +203,10 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
         partition.replication_factor for partition in state.partitions(topic.topic_id)
     )
     records: list[Record] = [*state.catalog.handle(command, replication_factor=replication_factor)]
+    queues = [each.queue_name for each in state.catalog.journals_of(topic.topic_id)]
     for record in list(records):
         assert isinstance(record, TopicAltered)
+        check_compaction(topic.name, record.overrides, queues=queues)
         records += _altered_companions(state, record)
     changes = PartitionChanges(state)
     for record in records:

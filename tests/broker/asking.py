@@ -210,6 +210,8 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start_offset: int
     error: BrokerError | None
+    next_offset: int
+    """Where to go on."""
 
     @property
     def values(self) -> list[bytes | None]:
@@ -275,10 +277,10 @@ async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) 
     records: list[Record] = []
     offset = first.offset
     while offset < last.offset:
-        found = (await fetch(client, topic_id, offset, partition=partition)).records
-        assert found, f"nothing at offset {offset}"
-        records += found
-        offset = found[-1].offset + 1
+        found = await fetch(client, topic_id, offset, partition=partition)
+        assert found.next_offset > offset, f"nothing at offset {offset}"
+        records += found.records
+        offset = found.next_offset
     return records
 
 
@@ -300,6 +302,7 @@ def raise_if(error: ErrorDetail | None) -> None:
 
 def _decode(result: PartitionFetched, data: bytes, offset: int) -> Fetched:
     records: list[Record] = []
+    next_offset = offset
     while data:
         header = parse_header(data)
         assert header is not None
@@ -308,7 +311,10 @@ def _decode(result: PartitionFetched, data: bytes, offset: int) -> Fetched:
         assert has_valid_payload(header, batch)
         columns = decode_columns(header, batch, uncompressed_length_max=1 << 24)
         values = columns.values or [None] * columns.record_count
-        records += [Record(header.base_offset + index, value) for index, value in enumerate(values)]
+        deltas = columns.offset_deltas or range(columns.record_count)
+        rows = zip(deltas, values, strict=True)
+        records += [Record(header.base_offset + delta, value) for delta, value in rows]
+        next_offset = header.next_offset
     records = [record for record in records if record.offset >= offset]
     error = None if result.error is None else from_wire(result.error)
-    return Fetched(records, result.high_watermark, result.log_start_offset, error)
+    return Fetched(records, result.high_watermark, result.log_start_offset, error, next_offset)

@@ -14,6 +14,7 @@ from broker.partition import Partition
 from coordinator.topic_config import topic_config
 from logstore.compaction import CompactionConfig
 from logstore.log import PartitionLog
+from tests.broker.asking import alter_topic, create_topic, fetch_all, produce
 from tests.broker.logs import TOPIC_ID, flush, open_partition_log
 from tests.broker.world import World, settle
 from tests.logstore.compacting import rows_of
@@ -134,3 +135,33 @@ async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:
 
         assert [(each.offset, each.end_offset) for each in partition.log.damage] == [(5, 6)]
         assert not await compactor.run_round()
+
+
+async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes_its_records(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB", retention_ms="10min")
+        for number in range(60):
+            columns = Columns(1, keys=[b"%d" % (number % 3)], values=[b"%d" % number * 100])
+            batch = encode_batch(columns, first_timestamp_ms=world.clock.now_ms())
+            await produce(client, topic, batch)
+        await trio.sleep(60)
+        assert len(await fetch_all(client, topic)) == 60
+        assert broker.statistics().compaction.rounds_ended == 0
+
+        await alter_topic(client, cleanup_policy="compact", min_dirty_ratio="0")
+        await trio.sleep(60)
+
+        left = await fetch_all(client, topic)
+        assert len(left) < 30
+        assert [record.offset for record in left[-3:]] == [57, 58, 59]
+        assert broker.statistics().compaction.rounds_ended == 1
+        await trio.sleep(25 * 60)
+        assert await fetch_all(client, topic) == left, "nothing is too old"
+
+        await alter_topic(client, cleanup_policy="delete,compact")
+        await trio.sleep(25 * 60)
+        assert await fetch_all(client, topic) == []

@@ -11,6 +11,7 @@ from coordinator.topic_config import (
     topic_config,
 )
 from isr.durability import Durability
+from logstore.compaction import CompactionConfig
 from logstore.config import LogConfig
 from wire.errors import InvalidConfigError
 
@@ -78,8 +79,13 @@ def test_every_setting_reaches_the_configuration() -> None:
     config = topic_config(
         {
             "batch_bytes_max": "2MiB",
+            "cleanup_policy": "delete,compact",
+            "delete_retention_ms": "2d",
             "durability": "replicated",
             "index_interval_bytes": "8KiB",
+            "max_compaction_lag_ms": "30min",
+            "min_compaction_lag_ms": "1s",
+            "min_dirty_ratio": "0.25",
             "min_in_sync_replicas": "1",
             "partition_bytes_max": "2GiB",
             "retention_bytes": "1GiB",
@@ -97,8 +103,35 @@ def test_every_setting_reaches_the_configuration() -> None:
         retention_bytes=1 << 30,
         retention_ms=None,
         segment_bytes=1 << 20,
-        segment_ms=3_600_000,
+        segment_ms=1_800_000,
     )
+    assert config.compaction == CompactionConfig(
+        min_compaction_lag_ms=1000,
+        max_compaction_lag_ms=1_800_000,
+        min_dirty_ratio=0.25,
+        delete_retention_ms=2 * 24 * 3_600_000,
+    )
+    assert not config.is_kept
+
+
+def test_a_topic_that_is_only_compacted_is_kept_whatever_its_limits_say() -> None:
+    config = topic_config({"cleanup_policy": "compact", "retention_bytes": "1GiB"})
+
+    assert config.compaction == CompactionConfig()
+    assert config.is_kept
+    assert (config.log.retention_ms, config.log.retention_bytes) == (None, None)
+    assert topic_config({}).compaction is None
+
+
+def test_what_is_late_cannot_be_too_young() -> None:
+    with pytest.raises(InvalidConfigError, match="must not be below min_compaction_lag_ms, 2h"):
+        check_settings(
+            {
+                "cleanup_policy": "compact",
+                "min_compaction_lag_ms": "2h",
+                "max_compaction_lag_ms": "1h",
+            }
+        )
 
 
 @pytest.mark.parametrize(
@@ -106,8 +139,12 @@ def test_every_setting_reaches_the_configuration() -> None:
     [
         ("batch_bytes_max", "1", "at least 1024"),
         ("batch_bytes_max", "1GiB", "at most 67108864"),
+        ("cleanup_policy", "compact,delete", "one of delete, compact, delete,compact"),
+        ("delete_retention_ms", "long", "a duration"),
         ("durability", "maybe", "one of fsync, replicated"),
         ("index_interval_bytes", "1", "at least 256"),
+        ("min_dirty_ratio", "1.5", "a number from 0 to 1"),
+        ("min_dirty_ratio", "half", "a number from 0 to 1"),
         ("min_in_sync_replicas", "0", "at least 1"),
         ("min_in_sync_replicas", "two", "must be a number"),
         ("partition_bytes_max", "8kB", "at least 8192"),

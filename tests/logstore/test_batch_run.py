@@ -2,10 +2,11 @@
 
 import pytest
 
-from logstore.batch_run import check_run, stamp_run
+from logstore.batch_run import check_run, fitted, stamp_run
 from tests.logstore.logs import records_in, stored
 from wire.errors import BrokerError, CorruptBatchError, InvalidBatchError
 from wire.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from wire.sparse_batch import encode_empty
 
 
 def run_of(*epochs: int, start: int = 5) -> bytearray:
@@ -83,3 +84,37 @@ def test_a_replica_stamps_what_it_knows_and_leaves_the_rest() -> None:
     assert [header and header.durable_position for header in stamped] == [77, 77]
     assert records_in(bytes(data)) == before
     assert len(data) > 2 * HEADER_SIZE
+
+
+def test_of_an_empty_batch_in_which_the_log_ends_the_rest_is_taken() -> None:
+    empty = encode_empty(base_offset=2, end_offset=9, leader_epoch=3)
+    run = empty + run_of(4, start=9)
+
+    headers = check(bytes(fitted(memoryview(run), log_end_offset=5)))
+
+    assert [(each.base_offset, each.next_offset, each.record_count) for each in headers] == [
+        (5, 9, 0),
+        (9, 11, 2),
+    ]
+    assert headers[0].leader_epoch == 3
+
+
+@pytest.mark.parametrize("log_end_offset", [2, 9, 11])
+def test_what_begins_or_ends_where_the_log_ends_is_left_as_it_is(log_end_offset: int) -> None:
+    run = memoryview(encode_empty(base_offset=2, end_offset=9, leader_epoch=3) + run_of(4, start=9))
+    assert fitted(run, log_end_offset=log_end_offset) is run
+
+
+def test_a_batch_with_records_in_which_the_log_ends_is_refused() -> None:
+    run = memoryview(run_of(2, start=4))
+    with pytest.raises(InvalidBatchError, match="begins at offset 4 instead of 5"):
+        check(bytes(fitted(run, log_end_offset=5)))
+
+
+def test_nothing_is_made_of_a_damaged_empty_batch() -> None:
+    empty = encode_empty(base_offset=2, end_offset=9, leader_epoch=3)
+    for position in range(len(empty)):
+        empty[position] ^= 0x10
+        run = memoryview(bytes(empty))
+        assert fitted(run, log_end_offset=5) is run
+        empty[position] ^= 0x10

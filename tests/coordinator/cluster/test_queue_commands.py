@@ -76,6 +76,23 @@ def test_a_topic_that_comes_with_a_queue_keeps_what_the_queue_keeps() -> None:
     assert catalog.topic("endless").config.log.retention_ms is None
 
 
+def test_a_topic_is_compacted_or_has_queues() -> None:
+    cluster = Cluster(1)
+    cluster.create("states", [1], overrides={"cleanup_policy": "compact"})
+    compacted = {"cleanup_policy": "delete,compact"}
+
+    with pytest.raises(InvalidConfigError, match=r"'states' cannot be compacted and have queues"):
+        cluster.handle(creation(cluster, "billing", "states"))
+    with pytest.raises(InvalidConfigError, match=r"and have queues \(orders\)"):
+        cluster.handle(replace(creation(cluster, "orders"), topic_overrides=compacted))
+    make(cluster, creation(cluster, "jobs"))
+    with pytest.raises(InvalidConfigError, match=r"'jobs' cannot be .* queues \(jobs\)"):
+        cluster.handle(AlterTopic("jobs", compacted, []))
+
+    cluster.do(AlterTopic("states", {}, ["cleanup_policy"]))
+    make(cluster, creation(cluster, "billing", "states"))
+
+
 def test_a_topic_that_is_named_is_made_only_if_it_is_said_how_large() -> None:
     cluster = Cluster(1)
 
