@@ -22,7 +22,6 @@ from logstore.segment_format import SegmentHeader
 from logstore.slice import corrupt
 from wire.env import Env
 
-_LOOK_S: Final = 15.0
 _STEPS_PER_S: Final = 8
 _STEP_BYTES_MIN: Final = 64 << 10
 _STEP_BYTES_MAX: Final = 1 << 20
@@ -73,11 +72,14 @@ class Compactor:
         self._working = trio.CancelScope()
         self.progress = CompactionProgress()
 
-    async def run(self) -> None:
-        """Clean what is dirty, until cancelled or stopped."""
+    async def run(self, interval_s: Callable[[], float]) -> None:
+        """Clean what is dirty, until cancelled or stopped.
+
+        Look for that every `interval_s`, which may change at any time.
+        """
         with self._working:
             while True:
-                await trio.sleep(_LOOK_S)
+                await trio.sleep(interval_s())
                 while await self.run_round():
                     pass
 

@@ -106,7 +106,7 @@ class BrokerConfig:
     """Topics with `durability = replicated` are synced in the background this often."""
 
     maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
-    """How often segments are rolled and deleted by age and size."""
+    """How often segments are rolled, deleted by age and size, and looked at for compaction."""
 
     disk_reserve_bytes: int = _number(0, low=0, high=1 << 50)
     """When less than this is free on the disk, nothing more is appended to topics, which are

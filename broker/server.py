@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Final, final
 
@@ -220,7 +221,7 @@ class Broker:
             keeper.run,
             roles.run,
             self._scrubber.run,
-            self._compactor.run,
+            partial(self._compactor.run, lambda: config().maintenance_interval_ms / 1000),
         ):
             self._nursery.start_soon(run)
 

@@ -15,6 +15,7 @@ from logstore.compaction import (
     SealedSegment,
     cleanable,
     cleaned_at_ms,
+    dirty_ratio,
     drops_tombstones,
     groups,
     urgency,
@@ -47,6 +48,7 @@ class Cleanable:
         self.by_base = {segment.base_offset: segment for _, segment in sealed}
         self.urgency = urgency(self.segments, self.clean_offset, config, now_ms=now_ms)
         """0 if it is not worth it, above 1 if it is late."""
+        self.dirty_ratio = dirty_ratio(self.segments, self.clean_offset)
 
 
 @final

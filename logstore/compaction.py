@@ -88,6 +88,13 @@ def dirty_bytes(segments: Sequence[SealedSegment], clean_offset: int) -> int:
     return sum(each.size_bytes for each in segments if each.end_offset > clean_offset)
 
 
+def dirty_ratio(segments: Sequence[SealedSegment], clean_offset: int) -> float:
+    """Return how much of segments that may be cleaned never was, by bytes; 0 if there are none."""
+    size_bytes = sum(each.size_bytes for each in segments)
+    dirty = [each for each in segments if each.end_offset > clean_offset]
+    return dirty_bytes(dirty, clean_offset) / size_bytes if dirty else 0.0
+
+
 def urgency(
     segments: Sequence[SealedSegment], clean_offset: int, config: CompactionConfig, *, now_ms: int
 ) -> float:
@@ -102,7 +109,7 @@ def urgency(
     dirty = [each for each in segments if each.end_offset > clean_offset]
     if not dirty:
         return 0.0
-    ratio = dirty_bytes(dirty, clean_offset) / sum(each.size_bytes for each in segments)
+    ratio = dirty_ratio(segments, clean_offset)
     lag_ms = config.max_compaction_lag_ms
     if lag_ms is not None and dirty[0].sealed_at_ms <= now_ms - lag_ms:
         return 1.0 + ratio

@@ -10,6 +10,7 @@ from logstore.availability import Availability
 from logstore.checkpoint import LogCheckpoint
 from logstore.disk import Disk
 from logstore.flush import Flush, LogPosition
+from logstore.segment import Segment
 from logstore.unflushed import Unflushed
 
 
@@ -101,9 +102,10 @@ class Flushes:
         self._settle_flush(unflushed)
         self._settle_checkpoint(unflushed)
 
-    def durable_position_in(self, base_offset: int) -> int:
-        """Return how many bytes of the segment that begins there are known to be on disk, or 0."""
-        return self.durable.position if self.durable.segment_base_offset == base_offset else 0
+    def durable_position_in(self, segment: Segment) -> int:
+        """Return how many bytes of a segment are known to be on disk, 0 if it is not the last."""
+        is_last = self.durable.segment_base_offset == segment.base_offset
+        return self.durable.position if is_last else 0
 
     def cut(self, end: LogPosition) -> None:
         """Take note that the log ends at `end` now, durably, and the checkpoint says so."""

@@ -154,7 +154,7 @@ class PartitionLog:
                 self._roll(now_ms=now_ms)
             active = self._segments.active
             stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
-            durable_position = self._flushes.durable_position_in(active.base_offset)
+            durable_position = self._flushes.durable_position_in(active)
             stamp_replica(batch, durable_position=durable_position)
             file = active.append(header, batch, base_offset=base_offset)
             self._unflushed.wrote(active.path, file, size)
@@ -188,7 +188,7 @@ class PartitionLog:
                 active = self._segments.active
                 run = headers[: self._segments.count_fitting(headers, self.config)]
                 size = sum(header.size for header in run)
-                durable_position = self._flushes.durable_position_in(active.base_offset)
+                durable_position = self._flushes.durable_position_in(active)
                 stamp_run(run, batches[:size], durable_position=durable_position)
                 file = active.append_run(run, batches[:size])
                 self._unflushed.wrote(active.path, file, size)

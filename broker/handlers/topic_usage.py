@@ -10,6 +10,7 @@ from broker.partition import Partition
 from broker.partitions import Partitions
 from coordinator.catalog import Topic
 from coordinator.cluster_node import ClusterNode
+from logstore.compacting import Cleanable
 from logstore.growth import growth_of
 from wire import api
 from wire.env import Env
@@ -75,6 +76,9 @@ class TopicUsageHandler:
             oldest_ms = await self._offsets.time_at(partition, log.log_start_offset)
         now_ms = self._env.clock.now_ms()
         growth = growth_of(log.facts(now_ms=now_ms), now_ms=now_ms)
+        compaction = partition.config.compaction
+        if compaction is not None and oldest_ms == 0:
+            oldest_ms = None  # What compaction leaves of batches without records has no time.
         return PartitionUsage(
             partition.number,
             self._cluster.node_id,
@@ -85,6 +89,7 @@ class TopicUsageHandler:
             oldest_ms,
             None if growth is None else growth.bytes_per_day,
             None if growth is None else growth.offsets_per_day,
+            None if compaction is None else Cleanable(log, compaction, now_ms=now_ms).dirty_ratio,
         )
 
     async def _ask_leaders(

@@ -14,11 +14,14 @@ from broker.partition import Partition
 from coordinator.topic_config import topic_config
 from logstore.compaction import CompactionConfig
 from logstore.log import PartitionLog
-from tests.broker.asking import alter_topic, create_topic, fetch_all, produce
+from tests.broker.asking import alter_topic, create_topic, fetch_all, produce, submit
 from tests.broker.logs import TOPIC_ID, flush, open_partition_log
 from tests.broker.world import World, settle
 from tests.logstore.compacting import rows_of
+from wire import api
 from wire.record_batch import Columns, check_produced, encode_batch
+from wire.rpc import RpcConnection
+from wire.topic_usage import PartitionUsage, TopicUsageRequest
 
 EAGER = CompactionConfig(min_dirty_ratio=0.0)
 CONFIG = topic_config({"segment_bytes": "4KiB"})
@@ -152,8 +155,12 @@ async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes
         assert len(await fetch_all(client, topic)) == 60
         assert broker.statistics().compaction.rounds_ended == 0
 
+        assert await dirty_ratio(client) is None
         await alter_topic(client, cleanup_policy="compact", min_dirty_ratio="0")
+        assert await dirty_ratio(client) == 1
         await trio.sleep(60)
+        assert await dirty_ratio(client) == 0
+        assert (await usage(client)).oldest_ms is None, "the batch that is there says nothing"
 
         left = await fetch_all(client, topic)
         assert len(left) < 30
@@ -165,3 +172,14 @@ async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes
         await alter_topic(client, cleanup_policy="delete,compact")
         await trio.sleep(25 * 60)
         assert await fetch_all(client, topic) == []
+
+
+async def usage(client: RpcConnection) -> PartitionUsage:
+    """Return what is said of the only partition."""
+    reply = await submit(client, api.TOPIC_USAGE, TopicUsageRequest(["orders"])).reply()
+    return reply.topics[0].partitions[0]
+
+
+async def dirty_ratio(client: RpcConnection) -> float | None:
+    """Return what is said of how much there is to clean."""
+    return (await usage(client)).dirty_ratio

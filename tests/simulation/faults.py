@@ -82,6 +82,7 @@ class Nemesis:
             "kill_after_append": partial(self._crash_after_append, crash=host.kill),
             "crash_in_roll": self._crash_in_roll,
             "crash_in_checkpoint": self._crash_in_checkpoint,
+            "crash_in_swap": self._crash_in_swap,
             "crash_in_topic_change": self._crash_in_topic_change,
             "stop": self._stop,
             "pause": partial(self._hold, hold=host.node.pause),
@@ -200,6 +201,17 @@ class Nemesis:
             if operation != "create" or not _is_of_topic(path, ".log"):
                 return False
             self._sometimes.reached("crash in roll")
+            crash = self._host.kill if fault.dice < 0.2 else self._host.cut_power
+            self._strike_later(fault.dice * _SHORT_S, crash)
+            return True
+
+        self._aims.append(aim)
+
+    def _crash_in_swap(self, fault: Fault) -> None:
+        def aim(operation: str, path: str) -> bool:
+            if operation != "rename" or not _is_of_topic(path, ".cleaned.tmp"):
+                return False
+            self._sometimes.reached("crash in swap")
             crash = self._host.kill if fault.dice < 0.2 else self._host.cut_power
             self._strike_later(fault.dice * _SHORT_S, crash)
             return True

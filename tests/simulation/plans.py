@@ -21,6 +21,7 @@ FAULT_GAPS_S: Final = {
     "kill_after_append": 8.0,
     "crash_in_roll": 6.0,
     "crash_in_checkpoint": 6.0,
+    "crash_in_swap": 6.0,
     "crash_in_topic_change": 5.0,
     "stop": 15.0,
     "pause": 10.0,
@@ -256,7 +257,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         seconds=seconds,
         broker_count=1,
         partition_count=random.randint(1, 3),
-        topic_settings=_draw_topic_settings(random),
+        topic_settings=_draw_topic_settings(random) | draw_cleanup(streams.stream("cleanup")),
         broker_settings={
             "flush_interval_ms": random.choice([50, 500, 5000]),
             "maintenance_interval_ms": random.choice([200, 1000, 5000]),
@@ -290,6 +291,20 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
     if random.random() < 0.2:
         settings["segment_ms"] = "2s"
     return settings
+
+
+def draw_cleanup(random: Random) -> dict[str, str]:
+    """Return settings by which a topic is compacted, in some lives.
+
+    Records have no keys there, so none of them goes; but segments are written anew and swapped.
+    """
+    if random.random() < 0.5:
+        return {}
+    return {
+        "cleanup_policy": "delete,compact",
+        "min_dirty_ratio": random.choice(["0", "0", "0.5"]),
+        "min_compaction_lag_ms": random.choice(["0", "0", "2s"]),
+    }
 
 
 def draw_producer(random: Random) -> ProducerPlan:

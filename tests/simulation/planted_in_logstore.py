@@ -14,6 +14,7 @@ from logstore.availability import Availability
 from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from logstore.disk import DISK_FULL_ERRNOS, Disk, File
 from logstore.flush import Flush, FlushWork, LogPosition
+from logstore.flushes import Flushes
 from logstore.index import SegmentIndex
 from logstore.log import PartitionLog
 from logstore.producer_state import ProducerState, ProducerStates
@@ -167,7 +168,7 @@ def _index_without_crc(
     return index
 
 
-def _all_durable(self: PartitionLog, segment: Segment) -> int:
+def _all_durable(self: Flushes, segment: Segment) -> int:
     del self
     return segment.end_position
 
@@ -391,7 +392,7 @@ MUTANTS: Final = (
     Mutant(
         "stamp-lies",
         "batches are stamped with a durable position that is not",
-        (PartitionLog, "_durable_position_in", _all_durable),
+        (Flushes, "durable_position_in", _all_durable),
     ),
     Mutant(
         "torn-tail-left",

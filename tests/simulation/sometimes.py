@@ -53,6 +53,8 @@ PROBES: Final = {
     "sector lost": "a sector that was durable holds zeros, or what belongs elsewhere",
     "crash in roll": "a crash came while a segment was being rolled",
     "crash in checkpoint": "a crash came while a checkpoint was being written",
+    "crash in swap": "a crash came while compaction put a file in the place of others",
+    "log compacted": "a round of compaction came to its end",
     "crash in metadata": "a crash came while the catalog was being written",
     "crash in creation": "a crash came while a topic was being made",
     "crash in deletion": "a crash came while a topic was being removed",
@@ -153,6 +155,7 @@ class Sometimes:
 _EVENTS = {
     "log_damaged": "damage at start",
     "segments_deleted": "segments deleted",
+    "log_compacted": "log compacted",
     "broker_failed": "start refused",
     "accept_failed": "accept failed",
 }

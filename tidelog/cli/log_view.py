@@ -74,8 +74,9 @@ def _batch_text(line: Line) -> str:
         counted(cast("int", line["record_count"]), "record"),
         f"epoch {line['leader_epoch']}",
         f"payload {line['payload_length']} B {codec}",
-        moment_text(cast("int", line["max_timestamp_ms"])),
     ]
+    if line["record_count"]:  # What compaction leaves of others has no time.
+        parts.append(moment_text(cast("int", line["max_timestamp_ms"])))
     if line["producer_id"]:
         sequence = f"{line['producer_epoch']}, sequence {line['base_sequence']}"
         parts.append(f"producer {line['producer_id']} epoch {sequence}")

@@ -10,6 +10,7 @@ from tests.simulation.plans import (
     LifePlan,
     NetworkPlan,
     ProducerPlan,
+    draw_cleanup,
     draw_producer,
     throw,
 )
@@ -165,6 +166,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         topic_settings={
             "durability": durability,
             "segment_bytes": random.choice(["4096", "32KiB", "1MiB"]),
+            **draw_cleanup(streams.stream("cleanup")),
         },
         broker_settings={
             "flush_interval_ms": random.choice([50, 500]),

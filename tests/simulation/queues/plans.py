@@ -167,7 +167,10 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
     random_of_clocks = streams.stream("clocks")
     base: dict[str, Any] = msgspec.structs.asdict(cluster) | {
         "partition_count": min(cluster.partition_count, 2),
-        "topic_settings": cluster.topic_settings | {"durability": "fsync"},
+        "topic_settings": {
+            "durability": "fsync",
+            "segment_bytes": cluster.topic_settings["segment_bytes"],
+        },
         "producers": cluster.producers[:1],
         "consumer_count": min(cluster.consumer_count, 1),
         "member_count": 0,
