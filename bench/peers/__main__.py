@@ -1,40 +1,43 @@
-"""The command: `python -m bench.peers [--quick] [--peers NAMES] [NAME ...]`."""
+"""The command: `python -m bench.peers [--quick] [--only goals] [--peers NAMES] [NAME ...]`."""
 
 import argparse
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
-from time import gmtime, perf_counter, strftime
+from time import gmtime, strftime
 from typing import Final
 
 from bench.machine import ROOT, describe
-from bench.peers import footprint, latency, native, queue_work, rates
 from bench.peers.beanstalkd import BEANSTALKD
+from bench.peers.cases import Wanted, Workload, make_groups
+from bench.peers.footprint import FOOTPRINT
 from bench.peers.kafka import KAFKA
-from bench.peers.measuring import OWN, Session, say
+from bench.peers.latency import LATENCY
+from bench.peers.measuring import Session, say
+from bench.peers.native import NATIVE
 from bench.peers.nats import NATS
 from bench.peers.own import TIDELOG
 from bench.peers.packages import NotAvailableError
 from bench.peers.promises import Promise
+from bench.peers.queue_work import QUEUES
 from bench.peers.rabbitmq import RABBITMQ
+from bench.peers.rates import RATES
 from bench.peers.redis import REDIS
 from bench.peers.report import make_report
-from bench.peers.results import Store
+from bench.peers.results import OWN, LeftOut, RowId, Store
 from bench.peers.systems import Installed, System
 
 _SYSTEMS: Final = {
     system.name: system for system in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD)
 }
-_WORKLOADS: Final[Mapping[str, Callable[[Session], None]]] = {
-    "rates": rates.run,
-    "native": native.run,
-    "queues": queue_work.run,
-    "latency": latency.run,
-    "footprint": footprint.run,
+_WORKLOADS: Final[Mapping[str, Workload]] = {
+    workload.name: workload for workload in (RATES, QUEUES, LATENCY, NATIVE, FOOTPRINT)
 }
+_REPORT: Final = "report"
 _HERE: Final = Path(__file__).resolve().parent
 _BUILD: Final = ROOT / "build" / "peers"
 
@@ -45,11 +48,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Measure tidelog beside other systems, in turn, on this machine.",
         epilog="Example: python -m bench.peers --quick rates --peers kafka",
     )
-    names = [*_WORKLOADS, "report"]
+    names = [*_WORKLOADS, _REPORT]
     peers = [name for name in _SYSTEMS if name != OWN]
     promises = [promise.value for promise in Promise]
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="rough figures in some minutes")
+    parser.add_argument("--only", choices=["goals"], help="only rows that a goal is for")
+    parser.add_argument("--repeats", type=int, help="repetitions (default: 5; 3 if --quick)")
+    parser.add_argument(
+        "--minutes", type=float, default=inf, help="begin no row that would end after this"
+    )
     parser.add_argument(
         "--peers", default=",".join(peers), help=f"separated by commas (default: {','.join(peers)})"
     )
@@ -68,28 +76,40 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="where to put data while it runs; the disk to be measured (default: build/peers/data)",
     )
     parsed = parser.parse_args(arguments)
-    for given, known in ((parsed.names, names), (parsed.peers.split(","), peers)):
+    given_names = [
+        (parsed.names, names),
+        (parsed.peers.split(","), peers),
+        (parsed.promises.split(","), promises),
+    ]
+    for given, known in given_names:
         unknown = [name for name in given if name not in known]
         if unknown:
             parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+    if parsed.repeats is None:
+        parsed.repeats = 3 if parsed.quick else 5
+    if parsed.repeats < 1:
+        parser.error("--repeats has to be 1 at least")
     return parsed
 
 
-def _install(names: Sequence[str]) -> dict[str, tuple[System, Installed]]:
+def _install(names: Sequence[str], store: Store) -> dict[str, tuple[System, Installed]]:
     """Install what is asked for; who cannot be had is left out, with a line that says why."""
     found: dict[str, tuple[System, Installed]] = {}
     for name in names:
         system = _SYSTEMS[name]
+        store.begin("", "", name)
         try:
             found[name] = system, system.install(_BUILD / name)
-        except NotAvailableError as error:
-            say(f"{name} is left out: {error}")
+        except (NotAvailableError, OSError) as error:
+            left_out = LeftOut(RowId("", "", ""), name, " ".join(str(error).split()))
+            store.leave_out(left_out)
+            say(left_out.line())
     return found
 
 
 def _write(store: Store, directory: Path) -> None:
     """Write the report of all results that are kept: of a quick run not where the full one is."""
-    report = make_report(store.load(), _SYSTEMS.values())
+    report = make_report(store.load(), _SYSTEMS.values(), store.left_out())
     plots = directory / "plots"
     shutil.rmtree(plots, ignore_errors=True)
     plots.mkdir(parents=True)
@@ -112,25 +132,40 @@ def main(arguments: Sequence[str]) -> int:
         machine=describe(),
         date=strftime("%Y-%m-%d", gmtime()),
     )
-    names = parsed.names or list(_WORKLOADS)
-    if names != ["report"]:
-        systems = _install([OWN, *parsed.peers.split(",")])
-        store.versions = {name: installed.version for name, (_, installed) in systems.items()}
-        parsed.directory.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="peers-", dir=parsed.directory))
-        promises = [Promise(text) for text in parsed.promises.split(",")]
-        session = Session(systems, directory, store, promises, parsed.quick, parsed.cases)
-        try:
-            for name in names:
-                if name == "report":
-                    continue
-                began = perf_counter()
-                _WORKLOADS[name](session)
-                say(f"{name}: {perf_counter() - began:.0f} s")
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-    _write(store, _BUILD if parsed.quick else _HERE.parent)
+    directory = _BUILD if parsed.quick else _HERE.parent
+    if parsed.names != [_REPORT]:
+        _measure(parsed, store, directory)
+    _write(store, directory)
     return 0
+
+
+def _measure(parsed: argparse.Namespace, store: Store, directory: Path) -> None:
+    """Measure; after each workload the report is written, so that an end at any time leaves one."""
+    systems = _install([OWN, *parsed.peers.split(",")], store)
+    store.versions = {name: installed.version for name, (_, installed) in systems.items()}
+    wanted = Wanted(
+        [Promise(text) for text in parsed.promises.split(",")],
+        is_quick=parsed.quick,
+        text=parsed.cases,
+        is_goals_only=parsed.only == "goals",
+    )
+    names = [name for name in parsed.names or _WORKLOADS if name != _REPORT]
+    groups = make_groups(
+        [_WORKLOADS[name] for name in names],
+        {name: system for name, (system, _) in systems.items()},
+        wanted,
+    )
+    parsed.directory.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="peers-", dir=parsed.directory))
+    seconds_max = parsed.minutes * 60
+    session = Session(systems, place, store, parsed.repeats, parsed.quick, seconds_max)
+    expected = sum(group.seconds(parsed.repeats + 1) for group in groups)
+    say(f"{sum(len(group.cases) for group in groups)} rows; about {expected / 60:.0f} minutes")
+    try:
+        for _ in session.run(groups):
+            _write(store, directory)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -4,36 +4,32 @@ from dataclasses import replace
 from time import perf_counter, sleep  # noqa: TID251  (an idle server is looked at from outside)
 from typing import Final
 
-from bench.peers.measuring import OWN, Measure, Running, Session
+from bench.peers.cases import Case, Workload
 from bench.peers.promises import Promise
-from bench.peers.results import RowId, Sample
+from bench.peers.results import OWN, Sample
+from bench.peers.running import Measure, Running
 from bench.peers.servers import occupied_bytes
 
 _VALUE_BYTES: Final = 100
+_IDLE_S: Final = 3.0
 
 
-def run(session: Session) -> None:
-    """Each repetition starts a server on an empty directory."""
-    for promise in (Promise.MEMORY_ONE, Promise.FSYNC_ONE):
-        if promise not in session.promises:
-            continue
-        with session.running("log", promise) as running:
-            measure = _measure(session)
-            session.measure(
-                RowId("footprint", promise.value, "log"), "one server", measure, running
-            )
+def _cases(promise: Promise, is_quick: bool) -> list[Case]:
+    """Return the one there is: each repetition starts a server on an empty directory."""
+    if promise is not Promise.MEMORY_ONE:
+        return []
+    return [Case("log", "one server", _measure(is_quick=is_quick), 9.0)]
 
 
-def _measure(session: Session) -> Measure:
-    count = session.choose(500_000, 50_000)
-    idle_s = session.choose(5, 3)
+def _measure(*, is_quick: bool) -> Measure:
+    count = 50_000 if is_quick else 300_000
 
     def measure(running: Running, name: str) -> Sample:
-        place = session.directory / f"{running.system.name}-{name}"
+        place = running.servers.directory.with_name(f"{running.system.name}-{name}")
         with running.system.start(running.installed, place, running.promise) as servers:
             fresh = replace(running, servers=servers)
             cpu, began = servers.cpu_seconds, perf_counter()
-            sleep(idle_s)
+            sleep(_IDLE_S)
             idle_cpu = (servers.cpu_seconds - cpu) / (perf_counter() - began) * 100
             idle_mb = servers.resident_bytes / 1e6
             before = servers.disk_bytes
@@ -62,3 +58,6 @@ def _installed_bytes(running: Running) -> int:
         packages = ("tidelog", "wire", "logstore", "isr", "coordinator", "queue_layer", "broker")
         return sum(occupied_bytes(root / name) for name in (*packages, "client"))
     return sum(occupied_bytes(root / name) for name in ("tree", "jars") if (root / name).exists())
+
+
+FOOTPRINT: Final = Workload("footprint", "log", _cases)

@@ -1,18 +1,23 @@
 """How long a record takes from when it was due until a consumer in another process has it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from statistics import median
 from typing import Final
 
+from bench.peers.cases import Case, Workload
 from bench.peers.load import run_loads
-from bench.peers.measuring import Measure, Running, Session, say, scaled
+from bench.peers.measuring import say, scaled
 from bench.peers.promises import Promise
-from bench.peers.results import RowId, Sample
+from bench.peers.results import Sample
+from bench.peers.running import Measure, Running
 
 _VALUE_BYTES: Final = 100
+_SHARES_PEERS: Final = ("kafka", "nats")
 _SHARES: Final = {"50 %": 0.5, "80 %": 0.8}
 _COMMON: Final = 5_000
 """Records a second, at which all are measured."""
+_SECONDS: Final = 3
+"""How long records are due."""
 _SAMPLES_MAX: Final = 20_000
 """A second: where there are more records, some do not say when they were due."""
 _FIRST: Final = 20_000
@@ -20,37 +25,35 @@ _AT_ONCE: Final = 1e9
 """A rate at which everything is due from the beginning."""
 
 
-def run(session: Session) -> None:
-    """At one rate for all, then at shares of what each can do."""
-    for promise in session.promises:
-        with session.running("log", promise) as running:
-            seconds = session.choose(5, 3)
-            highest = _highest_rates(running, promise.value)
-            able = {name: running[name] for name in highest}
-            common = dict.fromkeys(highest, float(_COMMON))
-            _at(session, promise, f"{_COMMON:,} records/s", _measure(common, seconds), able)
-            for share, factor in _SHARES.items():
-                own = {name: rate * factor for name, rate in highest.items()}
-                what = f"{share} of the own highest rate"
-                _at(session, promise, what, _measure(own, seconds), able)
-
-
-def _at(
-    session: Session, promise: Promise, what: str, measure: Measure, able: Mapping[str, Running]
-) -> None:
-    case = "common" if what.endswith("/s") else what
-    session.measure(RowId("latency", promise.value, case), what, measure, able)
-
-
-def _highest_rates(running: Mapping[str, Running], name: str) -> dict[str, float]:
-    """Return what each takes; a system that fails is not in it."""
-    found: dict[str, float] = {}
-    for each, system in running.items():
-        try:
-            found[each] = _highest(system, name)
-        except RuntimeError as error:
-            say(f"latency: {each} failed: {error}")
+def _cases(promise: Promise, is_quick: bool) -> list[Case]:
+    """Return one rate for all; with one copy in memory also shares of what each can do."""
+    rate = f"{_COMMON:,} records/s"
+    found = [Case("common", rate, _measure(lambda _: _COMMON), _SECONDS + 2.0)]
+    if promise is Promise.MEMORY_ONE and not is_quick:
+        highest = _HighestRates()
+        for share, factor in _SHARES.items():
+            what = f"{share} of the own highest rate"
+            measure = _measure(highest.share(factor))
+            found.append(Case(what, what, measure, _SECONDS + 3.0, _SHARES_PEERS))
     return found
+
+
+class _HighestRates:
+    """What each system takes, measured when it is asked for first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, float] = {}
+
+    def share(self, factor: float) -> Callable[[Running], float]:
+        """Return what returns a share of it, in records a second."""
+
+        def rate(running: Running) -> float:
+            name = running.system.name
+            if name not in self._found:
+                self._found[name] = _highest(running, running.promise.value)
+            return self._found[name] * factor
+
+        return rate
 
 
 def _highest(running: Running, name: str) -> float:
@@ -70,10 +73,10 @@ def _highest(running: Running, name: str) -> float:
     return median(found[1:])
 
 
-def _measure(rates: dict[str, float], seconds: int) -> Measure:
+def _measure(rate_of: Callable[[Running], float]) -> Measure:
     def measure(running: Running, name: str) -> Sample:
-        rate = rates[running.system.name]
-        count = max(int(rate * seconds), 100)
+        rate = rate_of(running)
+        count = max(int(rate * _SECONDS), 100)
         more = {
             "count": count,
             "value_bytes": _VALUE_BYTES,
@@ -88,3 +91,6 @@ def _measure(rates: dict[str, float], seconds: int) -> Measure:
         return {"rate": rate, "work_server_us": server_cpu / count * 1e6, **tailed.latencies_ms}
 
     return measure
+
+
+LATENCY: Final = Workload("latency", "log", _cases)

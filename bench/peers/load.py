@@ -5,6 +5,7 @@ Whatever is done before and after that is not measured.
 """
 
 import json
+import selectors
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from bench.peers.orders import CLOCK_BYTES, Order, Outcome, Schedule, percentile
 
 _POOL_BYTES_MAX: Final = 16 << 20
 _POOL_COUNT_MAX: Final = 10_000
+_PATIENCE_S: Final = 120.0
 PACE_COUNT: Final = 1_000
 """Messages that are handed over at once, at most, when they are paced."""
 
@@ -180,6 +182,10 @@ def in_threads(
         raise failures[0]
 
 
+class HangError(RuntimeError):
+    """A load process does not come to an end: its system lets it wait."""
+
+
 @final
 class LoadProcess:
     """One of them, seen by whoever starts it."""
@@ -196,7 +202,12 @@ class LoadProcess:
         )
 
     def wait_ready(self) -> None:
-        """Wait until it is connected."""
+        """Wait until it is connected.
+
+        Raises:
+            RuntimeError: It failed.
+            HangError: It is not in time.
+        """
         self._read()
 
     def begin(self) -> None:
@@ -210,6 +221,7 @@ class LoadProcess:
 
         Raises:
             RuntimeError: It failed; it has written why to standard error.
+            HangError: It is not in time.
         """
         outcome = Outcome(**json.loads(self._read()))
         self._process.communicate()
@@ -223,9 +235,13 @@ class LoadProcess:
 
     def _read(self) -> str:
         assert self._process.stdout is not None
+        order = self._order
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(_PATIENCE_S):
+                raise HangError(f"{order.system}: {order.role} takes more than {_PATIENCE_S:g} s")
         line = self._process.stdout.readline()
         if not line:
-            order = self._order
             status = self._process.wait()
             raise RuntimeError(f"{order.system}: {order.role} ended with status {status}")
         return line

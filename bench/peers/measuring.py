@@ -2,110 +2,95 @@
 
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Final, final
 
-from bench.peers.load import run_loads
-from bench.peers.orders import Order, Outcome
+from bench.peers.cases import Case, Group
+from bench.peers.load import HangError
+from bench.peers.progress import Progress
 from bench.peers.promises import Promise
-from bench.peers.results import RowId, RowResult, Sample, Store
-from bench.peers.servers import Servers
+from bench.peers.results import OWN, LeftOut, RowId, RowResult, Sample, Store
+from bench.peers.running import Running
 from bench.peers.systems import Installed, System
 
-OWN: Final = "tidelog"
 _WARM_UP_BYTES: Final = 100
 _WARM_UP_COUNT: Final = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A system whose servers run."""
-
-    system: System
-    installed: Installed
-    servers: Servers
-    promise: Promise
-
-    def order(self, role: str, name: str, **more: object) -> Order:
-        """Return an order for a load process."""
-        return Order(
-            system=self.system.name,
-            role=role,
-            addresses=self.servers.addresses,
-            name=name,
-            promise=self.promise.value,
-            **more,  # type: ignore[arg-type]
-        )
-
-    def do(self, *orders: Order) -> tuple[list[Outcome], float]:
-        """Let load processes work at once; return what came of it, and the servers' CPU seconds."""
-        before = self.servers.cpu_seconds
-        outcomes = run_loads(orders)
-        return outcomes, self.servers.cpu_seconds - before
-
-
-Measure = Callable[[Running, str], Sample]
-"""Measures once, on a topic or queue of the given name."""
+_TIME_IS_UP: Final = "the time was up (--minutes)"
 
 
 @final
 @dataclass
 class Session:
-    """One call of the command: what is to be measured, and where it goes."""
+    """One call of the command: what is there to be measured, and where it goes."""
 
     systems: Mapping[str, tuple[System, Installed]]
     """By name; tidelog is always among them."""
     directory: Path
     """On the disk to be measured."""
     store: Store
-    promises: Sequence[Promise]
-    is_quick: bool
-    cases: str = ""
-    """What the case of a row has to contain, to be measured."""
+    repeats: int
+    """How often each system is measured; what warms up is not counted."""
+    is_quick: bool = False
+    seconds_max: float = inf
+    """No row is begun that would take longer than this from the beginning."""
+    progress: Progress = field(default_factory=lambda: Progress(0))
+    _began: float = field(default_factory=perf_counter)
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 30)))
 
-    def choose(self, full: int, quick: int) -> int:
-        """Return a number of repetitions, bytes or seconds."""
-        return quick if self.is_quick else full
-
     @property
-    def repetitions(self) -> int:
-        """How often each system is measured; what warms up is not counted."""
-        return self.choose(5, 3)
+    def elapsed(self) -> float:
+        """Seconds since it began."""
+        return perf_counter() - self._began
+
+    def run(self, groups: Sequence[Group]) -> Generator[Group]:
+        """Measure groups, and yield each when it is done: whatever fails in one stays there."""
+        self.progress = Progress(sum(group.seconds(self.repeats + 1) for group in groups))
+        for group in groups:
+            if self.elapsed >= self.seconds_max:
+                for case in group.cases:
+                    self._leave_out(_row(group, case), "", _TIME_IS_UP)
+                continue
+            self.store.begin(group.workload.name, group.promise.value)
+            say(f"{group.workload.name}, {group.promise.value}: {', '.join(group.names)}")
+            try:
+                with self._running(group) as running:
+                    for case in group.cases:
+                        self._measure(group, case, running)
+            except Exception as error:  # noqa: BLE001  (one peer must not take the others along)
+                self._leave_out(RowId(group.workload.name, group.promise.value, ""), "", error)
+            yield group
 
     @contextmanager
-    def running(self, role: str, promise: Promise) -> Generator[dict[str, Running]]:
-        """Start all systems that can play a role and keep a promise; none if that is one alone."""
-        able = {
-            name: each
-            for name, each in self.systems.items()
-            if promise in each[0].promises.get(role, ())
-        }
+    def _running(self, group: Group) -> Generator[dict[str, Running]]:
+        """Start the servers of all systems of a group that can be started."""
         found: dict[str, Running] = {}
         with ExitStack() as stack:
-            for name, (system, installed) in able.items() if len(able) > 1 else ():
-                place = self.directory / f"{name}-{promise.value}-{next(self._numbers)}"
+            for name in group.names:
+                system, installed = self.systems[name]
+                place = self.directory / f"{name}-{group.promise.value}-{next(self._numbers)}"
                 stack.callback(shutil.rmtree, place, ignore_errors=True)
                 try:
-                    servers = stack.enter_context(system.start(installed, place, promise))
-                    running = Running(system, installed, servers, promise)
-                    if role == "log":
+                    servers = stack.enter_context(system.start(installed, place, group.promise))
+                    running = Running(system, installed, servers, group.promise)
+                    if group.workload.role == "log":
                         self._warm_up(running)
-                except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-                    say(f"{name} is left out: {error}")
+                except Exception as error:  # noqa: BLE001  (whatever it is: the others go on)
+                    row = RowId(group.workload.name, group.promise.value, "")
+                    self._leave_out(row, name, error)
                     continue
                 found[name] = running
             yield found
 
     def _warm_up(self, running: Running) -> None:
-        """Produce and consume for a while: a JVM compiles what it does often."""
-        until = perf_counter() + self.choose(10, 4)
+        """Produce and consume for a while, so that nothing happens for the first time later."""
+        seconds = running.system.warm_up_s
+        until = perf_counter() + (seconds / 2 if self.is_quick else seconds)
         count = 1_000
         while perf_counter() < until:
             name = f"warm-up-{next(self._numbers)}"
@@ -114,35 +99,55 @@ class Session:
                 running.do(running.order(role, name, **more))
             count = _WARM_UP_COUNT if running.promise is Promise.MEMORY_ONE else 10_000
 
-    def measure(
-        self, row: RowId, what: str, measure: Measure, running: Mapping[str, Running]
-    ) -> None:
-        """Measure a row with all systems that run, in turn, and keep what came of it."""
-        if self.cases not in row.case:
-            return
-        samples: dict[str, list[Sample]] = {name: [] for name in running}
-        failed: set[str] = set()
-        for number in range(self.repetitions + 1):  # The first one warms up.
-            for name in rotated(list(running), number):
-                if name in failed:
+    def _measure(self, group: Group, case: Case, running: dict[str, Running]) -> None:
+        """Measure a row with all systems that run, in turn, and keep what came of it.
+
+        A system that fails is left out of the row; who hangs or has died is left out of all that
+        follow, so that nobody waits for it again.
+        """
+        row = _row(group, case)
+        names = [name for name in group.systems_of(case) if name in running]
+        seconds = case.seconds * (self.repeats + 1) * len(group.systems_of(case))
+        if self.elapsed + case.seconds * (self.repeats + 1) * len(names) > self.seconds_max:
+            self._leave_out(row, "", _TIME_IS_UP)
+            names = []
+        samples: dict[str, list[Sample]] = {name: [] for name in names}
+        for number in range(self.repeats + 1):  # The first one warms up.
+            for name in rotated(names, number):
+                if name not in samples or len({OWN, *samples}) < 2 or OWN not in samples:  # noqa: PLR2004
                     continue
                 os.sync()  # Nobody pays for what another one has left to write.
-                began = perf_counter()
                 try:
-                    sample = measure(running[name], f"{row.slug}-{number}")
-                except (RuntimeError, AssertionError) as error:
-                    say(f"{row.slug}: {name} failed: {error}")
-                    failed.add(name)
+                    sample = case.measure(running[name], f"{row.slug}-{number}")
+                except Exception as error:  # noqa: BLE001  (a failure is a line of the report)
+                    self._leave_out(row, name, error)
+                    del samples[name]
+                    if isinstance(error, HangError) or not running[name].servers.are_alive:
+                        del running[name]
                     continue
-                say(f"  {row.slug}: {name}, {number}: {perf_counter() - began:.1f} s")
                 if number:
                     samples[name].append(sample)
-        whole = {name: found for name, found in samples.items() if name not in failed}
-        for name, theirs in whole.items():
-            if name != OWN and OWN in whole:
-                result = RowResult(row, what, name, whole[OWN], theirs, self.is_quick)
+        self.progress.did(seconds)
+        if OWN in samples:
+            self._keep(row, case.what, samples)
+        say(f"  {row.slug}: {self.progress.text(self.elapsed)}")
+
+    def _keep(self, row: RowId, what: str, samples: Mapping[str, Sequence[Sample]]) -> None:
+        for name, theirs in samples.items():
+            if name != OWN:
+                result = RowResult(row, what, name, samples[OWN], theirs, self.is_quick)
                 self.store.keep(result)
                 say(result.line())
+
+    def _leave_out(self, row: RowId, name: str, why: object) -> None:
+        text = str(why) if isinstance(why, str) else f"{type(why).__name__}: {why}"
+        left_out = LeftOut(row, name, " ".join(text.split()))
+        self.store.leave_out(left_out)
+        say(left_out.line())
+
+
+def _row(group: Group, case: Case) -> RowId:
+    return RowId(group.workload.name, group.promise.value, case.name)
 
 
 def rotated(names: list[str], number: int) -> list[str]:

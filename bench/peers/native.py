@@ -6,35 +6,54 @@ They are no Python, so tidelog's own client is at a disadvantage here, and its C
 import itertools
 import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from bench.peers.cases import Case, Workload
 from bench.peers.kafka import java
-from bench.peers.measuring import OWN, Running, Session
-from bench.peers.results import RowId, Sample
+from bench.peers.measuring import scaled
+from bench.peers.promises import Promise
+from bench.peers.results import Sample
+from bench.peers.running import Measure, Running
 
 _VALUE_BYTES: Final = 100
+_PATIENCE_S: Final = 120.0
+_FIRST: Final = 200_000
+_COUNT_MAX: Final = 3_000_000
+_SECONDS: Final = 4.0
+"""How long one repetition produces, about."""
 _PRODUCED: Final = re.compile(r"^\d+ records sent, ([0-9.]+) records/sec", re.MULTILINE)
 _FETCH_RATE: Final = "fetch.nMsg.sec"
 _TOOLS: Final = "org.apache.kafka.tools"
 
 
-def run(session: Session) -> None:
-    """One partition, 100 bytes."""
-    for promise in session.promises:
-        with session.running("log", promise) as running:
-            able = {name: each for name, each in running.items() if name == OWN or name in _NATIVE}
-            count = session.choose(1_000_000, 100_000)
+def _cases(promise: Promise, is_quick: bool) -> list[Case]:
+    """Return one partition with 100 bytes: one copy in memory is where servers can do most."""
+    if promise is not Promise.MEMORY_ONE:
+        return []
+    what = "100 B, 1 partition, the peer's own load tools"
+    del is_quick
+    return [Case("100 B 01", what, _measure(defaultdict(lambda: _FIRST)), 12.0, tuple(_NATIVE))]
 
-            def measure(running: Running, name: str, count: int = count) -> Sample:
-                running.do(running.order("create", name))
-                native = _NATIVE.get(running.system.name, _own)
-                sample = native(running, name, count)
-                running.do(running.order("delete", name))
-                return sample
 
-            what = "100 B, 1 partition, the peer's own load tools"
-            session.measure(RowId("native", promise.value, "100 B 01"), what, measure, able)
+def _measure(counts: dict[str, int]) -> Measure:
+    """Return what measures once, and says how many records the next repetition gets.
+
+    They are many: the tools count from their start, when a JVM has compiled nothing yet.
+    """
+
+    def measure(running: Running, name: str) -> Sample:
+        running.do(running.order("create", name))
+        system = running.system.name
+        count = counts[system]
+        sample = _NATIVE.get(system, _own)(running, name, count)
+        if count == _FIRST:
+            counts[system] = scaled(sample["produced"], _SECONDS, low=_FIRST, high=_COUNT_MAX)
+        running.do(running.order("delete", name))
+        return sample
+
+    return measure
 
 
 def _own(running: Running, name: str, count: int) -> Sample:
@@ -71,7 +90,9 @@ def _run(running: Running, tool: str, *options: str) -> str:
         RuntimeError: It failed.
     """
     command = java(running.installed, f"{_TOOLS}.{tool}", *options)
-    result = subprocess.run(command, capture_output=True, check=False, text=True)
+    result = subprocess.run(
+        command, capture_output=True, check=False, text=True, timeout=_PATIENCE_S
+    )
     if result.returncode:
         raise RuntimeError(f"{tool} failed: {result.stderr[-500:]}")
     return result.stdout
@@ -103,3 +124,4 @@ def fetched_rate(output: str) -> float:
 
 
 _NATIVE: Final[Mapping[str, Callable[[Running, str, int], Sample]]] = {"kafka": _kafka}
+NATIVE: Final = Workload("native", "log", _cases)

@@ -1,31 +1,41 @@
 """Work through a queue: messages are sent, received and deleted, all at the same time."""
 
+from collections import defaultdict
 from typing import Final
 
-from bench.peers.measuring import Measure, Running, Session, scaled
-from bench.peers.results import RowId, Sample
+from bench.peers.cases import Case, Workload
+from bench.peers.measuring import scaled
+from bench.peers.promises import Promise
+from bench.peers.results import Sample
+from bench.peers.running import Measure, Running
 
 _VALUE_BYTES: Final = 1_000
-_CASES: Final = tuple((batch, workers) for batch in (1, 10, 100) for workers in (1, 8, 64))
-_CASES_QUICK: Final = ((1, 1), (10, 8), (100, 64))
+_FEW: Final = ((1, 1), (10, 8), (100, 64))
+_ALL: Final = (*_FEW, (1, 8), (1, 64))
+"""Batches and workers: from the least to the most that is done at once."""
+_SECONDS: Final = 1.0
+"""How long one repetition works, about."""
 _FIRST: Final = 500
 _COUNT_MAX: Final = 400_000
 
 
-def run(session: Session) -> None:
-    """Each size of a batch with each number of workers; so many tasks send, and so many work."""
-    for promise in session.promises:
-        with session.running("queue", promise) as running:
-            for batch, workers in _CASES_QUICK if session.is_quick else _CASES:
-                counts = dict.fromkeys(running, _FIRST)
-                measure = _measure(counts, batch, workers, session.choose(2, 1))
-                case = f"batch {batch:03d} workers {workers:02d}"
-                plural = "" if workers == 1 else "s"
-                what = f"1 KB, batches of {batch}, {workers} worker{plural}"
-                session.measure(RowId("queues", promise.value, case), what, measure, running)
+def _cases(promise: Promise, is_quick: bool) -> list[Case]:
+    """Return sizes of batches with numbers of workers; so many tasks send, and so many work."""
+    chosen = _ALL if promise is Promise.MEMORY_ONE and not is_quick else _FEW
+    return [_case(batch, workers) for batch, workers in chosen]
 
 
-def _measure(counts: dict[str, int], batch: int, workers: int, seconds: int) -> Measure:
+def _case(batch: int, workers: int) -> Case:
+    plural = "" if workers == 1 else "s"
+    return Case(
+        name=f"batch {batch:03d} workers {workers:02d}",
+        what=f"1 KB, batches of {batch}, {workers} worker{plural}",
+        measure=_measure(defaultdict(lambda: _FIRST), batch, workers),
+        seconds=3.0,
+    )
+
+
+def _measure(counts: dict[str, int], batch: int, workers: int) -> Measure:
     def measure(running: Running, name: str) -> Sample:
         system = running.system.name
         count = counts[system]
@@ -38,7 +48,7 @@ def _measure(counts: dict[str, int], batch: int, workers: int, seconds: int) -> 
         rate = count / (max(sent.ended, worked.ended) - min(sent.began, worked.began))
         if count == _FIRST:
             low = max(_FIRST, batch * workers) + 1
-            counts[system] = scaled(rate, seconds, low=low, high=_COUNT_MAX)
+            counts[system] = scaled(rate, _SECONDS, low=low, high=_COUNT_MAX)
         return {
             "worked": rate,
             "work_server_us": server_cpu / count * 1e6,
@@ -46,3 +56,6 @@ def _measure(counts: dict[str, int], batch: int, workers: int, seconds: int) -> 
         }
 
     return measure
+
+
+QUEUES: Final = Workload("queues", "queue", _cases)

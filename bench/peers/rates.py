@@ -1,9 +1,14 @@
 """The highest rates at which one Python program produces, and one consumes."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
-from bench.peers.measuring import Measure, Running, Session, scaled
-from bench.peers.results import RowId, Sample
+from bench.peers.cases import Case, Workload
+from bench.peers.measuring import scaled
+from bench.peers.promises import Promise
+from bench.peers.results import Sample
+from bench.peers.running import Measure, Running
 
 _SIZES: Final = {"100 B": 100, "1 KB": 1_000, "64 KB": 64_000}
 _BYTES_MAX: Final = 400_000_000
@@ -13,24 +18,36 @@ _SECONDS: Final = 1.0
 """How long one repetition takes, about."""
 
 
-def run(session: Session) -> None:
-    """Each size with one partition and with 16; 100 bytes also with one call for each record."""
-    for promise in session.promises:
-        with session.running("log", promise) as running:
-            for size_name, size in _SIZES.items():
-                # Three copies on one machine say what the work costs: one partition is enough.
-                for partitions in (1, 16) if promise.node_count == 1 else (1,):
-                    ways = ["batches", "records"] if size == min(_SIZES.values()) else ["batches"]
-                    for way in ways:
-                        if session.is_quick and partitions > 1 and size_name != "100 B":
-                            continue
-                        counts = dict.fromkeys(running, _first(size))
-                        plural = "" if partitions == 1 else "s"
-                        case = f"{size_name} {partitions:02d} {way}"
-                        how = "one call each" if way == "records" else "the fastest way"
-                        what = f"{size_name}, {partitions} partition{plural}, {how}"
-                        measure = _measure(counts, size, partitions, way)
-                        session.measure(RowId("rates", promise.value, case), what, measure, running)
+_MANY: Final = 1_000
+_MANY_PEERS: Final = ("kafka", "redis")
+"""Who has a thousand partitions in one server as a matter of course."""
+
+
+def _cases(promise: Promise, is_quick: bool) -> list[Case]:
+    """Return all combinations with one copy in memory, and those that say most elsewhere."""
+    found = [_case("100 B", 1)]
+    if promise is Promise.MEMORY_ONE:
+        found.append(_case("100 B", 1, "records", ("kafka",)))
+    found.append(_case("64 KB", 1))
+    if promise.node_count == 1:
+        found.append(_case("1 KB", 1))
+    if promise is Promise.MEMORY_ONE:
+        found.append(_case("100 B", 16))
+    if promise is Promise.MEMORY_ONE and not is_quick:
+        found += [_case("1 KB", 16, peers=("kafka",)), _case("100 B", _MANY, peers=_MANY_PEERS)]
+    return found
+
+
+def _case(size: str, partitions: int, way: str = "batches", peers: Sequence[str] = ()) -> Case:
+    plural = "" if partitions == 1 else "s"
+    how = "one call each" if way == "records" else "the fastest way"
+    return Case(
+        name=f"{size} {partitions:02d} {way}",
+        what=f"{size}, {partitions:,} partition{plural}, {how}",
+        measure=_measure(defaultdict(lambda: _first(_SIZES[size])), _SIZES[size], partitions, way),
+        seconds=4.0 if partitions < _MANY else 8.0,
+        peers=peers,
+    )
 
 
 def _first(size: int) -> int:
@@ -66,3 +83,6 @@ def _measure(counts: dict[str, int], size: int, partitions: int, way: str) -> Me
         }
 
     return measure
+
+
+RATES: Final = Workload("rates", "log", _cases)

@@ -8,7 +8,7 @@ from typing import Final
 from bench.peers.goals import Verdict, advantage, verdicts
 from bench.peers.plot import Bar, bars_svg
 from bench.peers.promises import Promise
-from bench.peers.results import METRICS, RowResult
+from bench.peers.results import METRICS, LeftOut, RowResult
 from bench.peers.systems import System
 
 _WORKLOADS: Final = {
@@ -56,10 +56,13 @@ class Report:
     """SVG, by the name of the file."""
 
 
-def make_report(results: Sequence[RowResult], systems: Iterable[System]) -> Report:
-    """Return tables and plots of all results."""
+def make_report(
+    results: Sequence[RowResult], systems: Iterable[System], left_out: Sequence[LeftOut] = ()
+) -> Report:
+    """Return tables and plots of all results, and what could not be measured."""
     plots: dict[str, str] = {}
     parts = [_HEAD, _machines(results), _goals(verdicts(results)), _worst(results)]
+    parts.append(_left_out(left_out))
     for workload, (title, what) in _WORKLOADS.items():
         own = [result for result in results if result.row.workload == workload]
         if not own:
@@ -147,6 +150,13 @@ def _worst(results: Sequence[RowResult]) -> str:
     head = ["row", "figure", "peer", "so many times better is the peer"]
     text = f"{len(losses)} of {len(found)} figures of rates and latency are worse than a peer's."
     return f"## Where tidelog loses\n\n{text} The worst:\n\n{_table(head, rows)}"
+
+
+def _left_out(left_out: Sequence[LeftOut]) -> str:
+    if not left_out:
+        return ""
+    lines = "".join(f"- {each.line()}\n" for each in left_out)
+    return f"## Not measured\n\n{lines}"
 
 
 def _ratios(results: Sequence[RowResult]) -> str:

@@ -10,6 +10,9 @@ from typing import Final, final
 from bench.figures import Spread, ratios
 from bench.peers.promises import Promise
 
+OWN: Final = "tidelog"
+_LEFT_OUT: Final = "left-out.json"
+
 Sample = dict[str, float]
 """Figures of one repetition, by the name of a metric."""
 
@@ -108,6 +111,22 @@ class RowResult:
         return f"{self.row.slug}, tidelog to {self.peer}: {', '.join(parts)}"
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What could not be measured, and why."""
+
+    row: RowId
+    """An empty promise: all of the workload; an empty case: all of them under that promise."""
+    name: str
+    """Of the system; empty: nobody was measured."""
+    why: str
+
+    def line(self) -> str:
+        """Return it for whoever waits."""
+        place = self.row.slug.strip("-") or "everything"
+        return f"{place}: {self.name or 'the row'} is left out: {self.why}"
+
+
 @final
 class Store:
     """A directory of results. What is measured again replaces what was there."""
@@ -129,6 +148,42 @@ class Store:
         content["versions"] = self.versions.get(result.peer, "unknown")
         path = self._directory / f"{result.row.slug}--{result.peer}.json"
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        self._write_left_out(
+            [
+                each
+                for each in self.left_out()
+                if each.row != result.row or each.name not in ("", result.peer, OWN)
+            ]
+        )
+
+    def leave_out(self, left_out: LeftOut) -> None:
+        """Note what could not be measured, once; what was measured before stays."""
+        others = [
+            each
+            for each in self.left_out()
+            if (each.row, each.name) != (left_out.row, left_out.name)
+        ]
+        self._write_left_out([*others, left_out])
+
+    def begin(self, workload: str, promise: str, name: str = "") -> None:
+        """Forget why servers were left out (a system's, or all), for they are tried again."""
+        row = RowId(workload, promise, "")
+        self._write_left_out(
+            [each for each in self.left_out() if each.row != row or name not in ("", each.name)]
+        )
+
+    def left_out(self) -> list[LeftOut]:
+        """Return what could not be measured since it was measured last."""
+        path = self._directory / _LEFT_OUT
+        if not path.exists():
+            return []
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return [LeftOut(RowId(**each["row"]), each["name"], each["why"]) for each in found]
+
+    def _write_left_out(self, left_out: Sequence[LeftOut]) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        content = json.dumps([asdict(each) for each in left_out], indent=1)
+        (self._directory / _LEFT_OUT).write_text(content + "\n", encoding="utf-8")
 
     def load(self) -> list[RowResult]:
         """Return all results, in the order of their names."""

@@ -119,6 +119,11 @@ class Servers:
                 process.wait()
 
     @property
+    def are_alive(self) -> bool:
+        """Whether no process has ended."""
+        return all(process.poll() is None for process in self._processes)
+
+    @property
     def cpu_seconds(self) -> float:
         """Processor time used so far, user and system, by all of them."""
         return sum(cpu_seconds(process.pid) for process in self._processes)

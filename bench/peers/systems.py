@@ -43,5 +43,7 @@ class System:
     """What is set for each promise; everything else is as it comes."""
     promises: Mapping[str, Sequence[Promise]]
     """By role: `log`, of topics or streams; `queue`, of work that is received and deleted."""
+    warm_up_s: float = 2.0
+    """How long a log system works before it is measured, at least."""
     remarks: Sequence[str] = ()
     """What a reader has to know: what it does not promise, what was left out."""

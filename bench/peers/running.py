@@ -1,0 +1,42 @@
+"""Systems whose servers run, and what measures them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.peers.load import run_loads
+from bench.peers.orders import Order, Outcome
+from bench.peers.promises import Promise
+from bench.peers.results import Sample
+from bench.peers.servers import Servers
+from bench.peers.systems import Installed, System
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A system whose servers run."""
+
+    system: System
+    installed: Installed
+    servers: Servers
+    promise: Promise
+
+    def order(self, role: str, name: str, **more: object) -> Order:
+        """Return an order for a load process."""
+        return Order(
+            system=self.system.name,
+            role=role,
+            addresses=self.servers.addresses,
+            name=name,
+            promise=self.promise.value,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def do(self, *orders: Order) -> tuple[list[Outcome], float]:
+        """Let load processes work at once; return what came of it, and the servers' CPU seconds."""
+        before = self.servers.cpu_seconds
+        outcomes = run_loads(orders)
+        return outcomes, self.servers.cpu_seconds - before
+
+
+Measure = Callable[[Running, str], Sample]
+"""Measures once, on a topic or queue of the given name."""

@@ -1,0 +1,179 @@
+"""What the benchmark beside other systems measures, how long that takes, and what fails in it."""
+
+from collections.abc import Callable, Mapping
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from bench.peers.cases import Case, Group, Wanted, Workload, make_groups
+from bench.peers.footprint import FOOTPRINT
+from bench.peers.kafka import KAFKA
+from bench.peers.latency import LATENCY
+from bench.peers.load import HangError
+from bench.peers.measuring import Session
+from bench.peers.native import NATIVE
+from bench.peers.nats import NATS
+from bench.peers.own import TIDELOG
+from bench.peers.progress import Progress
+from bench.peers.promises import Promise
+from bench.peers.queue_work import QUEUES
+from bench.peers.rates import RATES
+from bench.peers.report import make_report
+from bench.peers.results import LeftOut, RowId, RowResult, Sample, Store
+from bench.peers.running import Measure, Running
+from bench.peers.servers import Servers
+from bench.peers.systems import Installed, System
+
+_SYSTEMS = {system.name: system for system in (TIDELOG, KAFKA, NATS)}
+_ALL = (RATES, QUEUES, LATENCY, NATIVE, FOOTPRINT)
+
+
+def _fail(running: Running, name: str) -> Sample:
+    raise AssertionError(f"{name} of {running.system.name}")
+
+
+def _system(name: str) -> System:
+    def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
+        del installed, promise
+        if name == "broken":
+            raise OSError("it does not start")
+        return Servers(directory)
+
+    return System(
+        name=name,
+        title=name,
+        client=name,
+        install=lambda root: Installed(root, "1"),
+        start=start,
+        settings={},
+        promises={"queue": (Promise.MEMORY_ONE,)},
+    )
+
+
+class _Session:
+    """A session of systems of which nobody is real, with everything that it kept."""
+
+    def __init__(self, directory: Path, names: str, seconds_max: float = inf) -> None:
+        self.store = Store(directory / "results")
+        systems = {name: _system(name) for name in names.split()}
+        self.systems = systems
+        installed = {name: (each, Installed(directory, "1")) for name, each in systems.items()}
+        self.session = Session(installed, directory, self.store, repeats=2, seconds_max=seconds_max)
+
+    def run(self, measures: Mapping[str, Measure]) -> None:
+        cases = [Case(name, name, measure, 1.0) for name, measure in measures.items()]
+        workload = Workload("work", "queue", lambda _promise, _is_quick: cases)
+        groups = make_groups([workload], self.systems, Wanted([Promise.MEMORY_ONE]))
+        assert [group.workload for group in self.session.run(groups)] == [workload] * len(groups)
+
+    def measured(self) -> list[tuple[str, str]]:
+        return [(each.row.case, each.peer) for each in self.store.load()]
+
+    def left_out(self) -> list[tuple[str, str]]:
+        return [(each.row.case, each.name) for each in self.store.left_out()]
+
+
+def _failing(who: str, error: Callable[[str], Exception] = RuntimeError) -> Measure:
+    def measure(running: Running, name: str) -> Sample:
+        if running.system.name == who:
+            raise error(name)
+        return {"worked": 1.0}
+
+    return measure
+
+
+def test_a_system_that_fails_is_left_out_of_its_row_and_the_others_go_on(tmp_path: Path) -> None:
+    session = _Session(tmp_path, "tidelog one two")
+    session.run({"first": _failing("one", ValueError), "second": _failing("nobody")})
+    assert session.measured() == [("first", "two"), ("second", "one"), ("second", "two")]
+    assert session.left_out() == [("first", "one")]
+
+
+def test_who_lets_others_wait_is_not_asked_again(tmp_path: Path) -> None:
+    session = _Session(tmp_path, "tidelog one two")
+    session.run({"first": _failing("one", HangError), "second": _failing("nobody")})
+    assert session.measured() == [("first", "two"), ("second", "two")]
+
+
+def test_without_tidelog_there_is_nothing_to_compare_and_the_next_row_goes_on(
+    tmp_path: Path,
+) -> None:
+    session = _Session(tmp_path, "tidelog one")
+    session.run({"first": _failing("tidelog"), "second": _failing("nobody")})
+    assert session.measured() == [("second", "one")]
+    assert session.left_out() == [("first", "tidelog")]
+
+
+def test_who_does_not_start_is_left_out_and_the_report_says_why(tmp_path: Path) -> None:
+    session = _Session(tmp_path, "tidelog broken two")
+    session.run({"first": _failing("nobody")})
+    assert session.measured() == [("first", "two")]
+    text = make_report(session.store.load(), [], session.store.left_out()).text
+    assert "- work-memory-one: broken is left out: OSError: it does not start" in text
+
+
+def test_when_the_time_is_up_rows_are_left_out_by_name(tmp_path: Path) -> None:
+    session = _Session(tmp_path, "tidelog one", seconds_max=3.0)
+    session.run({"first": _failing("nobody")})
+    assert session.measured() == []
+    assert session.left_out() == [("first", "")]
+
+
+def test_what_is_measured_at_last_is_not_left_out_any_more(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    rows = [RowId("work", "memory-one", case) for case in ("first", "second")]
+    for row in rows:
+        store.leave_out(LeftOut(row, "kafka", "it rained"))
+        store.leave_out(LeftOut(row, "kafka", "it snowed"))
+    store.keep(RowResult(rows[0], "", "kafka", [{}], [{}], is_quick=True))
+    assert store.left_out() == [LeftOut(rows[1], "kafka", "it snowed")]
+
+
+def _groups(**more: object) -> list[Group]:
+    return make_groups(_ALL, _SYSTEMS, Wanted(tuple(Promise), **more))  # type: ignore[arg-type]
+
+
+def test_nothing_is_measured_that_only_one_system_can() -> None:
+    for group in _groups():
+        assert len(group.names) > 1
+        for case in group.cases:
+            assert group.systems_of(case)[0] == "tidelog"
+            assert len(group.systems_of(case)) > 1
+
+
+def test_only_rows_of_goals_are_measured_when_only_goals_are_wanted() -> None:
+    found = {
+        (group.workload.name, group.promise.value): (
+            [case.name for case in group.cases],
+            list(group.names),
+        )
+        for group in _groups(is_goals_only=True)
+    }
+    cases, names = found["rates", "fsync-three"]
+    assert cases == ["100 B 01 batches", "64 KB 01 batches"]
+    assert names == ["tidelog", "kafka"]
+    assert found["queues", "memory-one"][1] == ["tidelog", "nats"]
+    assert {workload for workload, _ in found} == {"rates", "queues", "latency"}
+
+
+def test_cases_are_chosen_by_a_part_of_their_name() -> None:
+    assert {case.name for group in _groups(text="64 KB") for case in group.cases} == {
+        "64 KB 01 batches"
+    }
+
+
+def test_a_group_takes_as_long_as_all_repetitions_of_all_its_systems() -> None:
+    alone = Case("a", "a", _fail, 2.0, peers=("kafka",))
+    group = Group(RATES, Promise.MEMORY_ONE, [alone, Case("b", "b", _fail, 1.0)], list(_SYSTEMS))
+    assert group.seconds(6) == (2 * 2.0 + 3 * 1.0) * 6
+
+
+def test_what_is_left_follows_the_pace_so_far() -> None:
+    progress = Progress(100)
+    assert progress.left(0) == 100
+    progress.did(25)
+    assert progress.left(50) == pytest.approx(150)
+    progress.did(1_000)
+    assert progress.left(120) == 0
+    assert progress.text(120) == "100 %, about 0 minutes left"
