@@ -80,7 +80,7 @@ cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: ma
 .PHONY: sim swarm mutants
 SECONDS := 60
 KIND := broker
-sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE; KIND=cluster, queues
+sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE; KIND=cluster, queues, compacted
 	@$(BIN)/python -m tests.simulation sim --kind $(KIND) --seconds $(SECONDS) \
 		$(if $(PLAN),--plan $(PLAN),$(SEED))
 

@@ -5,8 +5,8 @@ python -m tests.simulation sim --plan FILE            the life of a plan
 python -m tests.simulation swarm [--seeds N] [--first K] [--seconds S] [--budget MINUTES]
 python -m tests.simulation mutants [NAME ...]         how soon planted bugs are caught
 
-With `--kind cluster`, `sim` and `swarm` are about lives of whole clusters, and with `--kind queues`
-about clusters that serve queues.
+With `--kind compacted`, `sim` and `swarm` are about a broker that compacts its topic, with `--kind
+cluster` about whole clusters, and with `--kind queues` about clusters that serve queues.
 """
 
 import argparse

@@ -208,12 +208,16 @@ class Nemesis:
         self._aims.append(aim)
 
     def _crash_in_swap(self, fault: Fault) -> None:
+        """Crash while a cleaned segment is written, or in the few calls that put it in place."""
+        wanted = "write_at" if fault.dice < 0.2 else "sync" if fault.dice < 0.4 else "rename"
+
         def aim(operation: str, path: str) -> bool:
-            if operation != "rename" or not _is_of_topic(path, ".cleaned.tmp"):
+            if operation != wanted or not _is_of_topic(path, ".cleaned.tmp"):
                 return False
             self._sometimes.reached("crash in swap")
-            crash = self._host.kill if fault.dice < 0.2 else self._host.cut_power
-            self._strike_later(fault.dice * _SHORT_S, crash)
+            crash = self._host.kill if fault.dice % 0.2 < 0.04 else self._host.cut_power
+            sync_s = self._host.node.disk_speed.sync_mean_s
+            self._strike_later(fault.dice % 0.1 * 40 * sync_s, crash)
             return True
 
         self._aims.append(aim)

@@ -1,5 +1,6 @@
 """A client that looks up times, when all else is done."""
 
+from collections.abc import AsyncGenerator, Mapping
 from typing import final
 
 import trio
@@ -7,6 +8,7 @@ import trio
 from client.admin import Admin
 from client.client import connect
 from client.consumer import Consumer
+from client.metadata import TopicPartition
 from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Book, LookedUp
 from tests.simulation.plans import ENDLESS
@@ -15,6 +17,8 @@ from tests.simulation.readers import BACKOFF_S, PATIENCE_S
 from wire.errors import TidelogError
 
 _TIMES_MAX = 12
+_Times = dict[int, list[tuple[int, int]]]
+"""By partition: offset and time of every record."""
 
 
 @final
@@ -24,9 +28,11 @@ class Historian:
     First it sees to it that nothing is deleted meanwhile.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, *, is_compacted: bool = False) -> None:
         """Tell `book` what was found."""
         self._book = book
+        self._kept = ENDLESS | {"cleanup_policy": "delete"} if is_compacted else ENDLESS
+        self._is_compacted = is_compacted
 
     async def run(self, process: Process) -> None:
         """Look up some of the times that there are, and the moments behind them."""
@@ -44,22 +50,40 @@ class Historian:
 
     async def _keep_all(self, admin: Admin) -> None:
         asked_at = trio.current_time()
-        self._book.altering(ENDLESS, asked_at)
-        await admin.alter_topic(TOPIC, set=ENDLESS)
-        self._book.altered(ENDLESS, asked_at)
+        self._book.altering(self._kept, asked_at)
+        await admin.alter_topic(TOPIC, set=self._kept)
+        self._book.altered(self._kept, asked_at)
 
     async def _look_up(self, consumer: Consumer) -> None:
         ends = await consumer.end_offsets()
-        times: dict[int, list[tuple[int, int]]] = {at.partition: [] for at in ends}
+        times = await self._times(consumer)
+        found = [each async for each in self._answers(consumer, times, ends)]
+        while self._is_compacted:
+            # A round that was under way may have taken something in between.
+            await consumer.seek_to_beginning()
+            again = await self._times(consumer)
+            if again == times:
+                break
+            times = again
+            found = [each async for each in self._answers(consumer, times, ends)]
+        for looked_up in found:
+            self._book.looked_up(looked_up)
+
+    async def _times(self, consumer: Consumer) -> _Times:
+        ends = await consumer.end_offsets()
+        times: _Times = {at.partition: [] for at in ends}
         async for batch in consumer.batches(ends):
             records = [(record.offset, record.timestamp_ms) for record in batch.records()]
             times[batch.partition] += records
+        return times
+
+    async def _answers(
+        self, consumer: Consumer, times: _Times, ends: Mapping[TopicPartition, int]
+    ) -> AsyncGenerator[LookedUp]:
         known = sorted({time for records in times.values() for _, time in records})
         for time in known[:: max(1, len(known) // _TIMES_MAX)]:
             for wanted in (time, time + 1):
                 await consumer.seek_to_time(wanted)
                 for at, end in ends.items():
                     found = consumer.position(at.topic, at.partition)
-                    self._book.looked_up(
-                        LookedUp(at.partition, wanted, found, times[at.partition], end)
-                    )
+                    yield LookedUp(at.partition, wanted, found, times[at.partition], end)

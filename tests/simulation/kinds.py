@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, final
 import msgspec
 
 from tests.broker.staging.planted import DROPPED_EARLY
-from tests.simulation import planned_life, plans
+from tests.simulation import compacted, planned_life, plans
 from tests.simulation.checkers.book import Checker
 from tests.simulation.cluster import life as cluster_life
 from tests.simulation.cluster import plans as cluster_plans
@@ -20,6 +20,7 @@ from tests.simulation.cluster.simplifications import SIMPLIFICATIONS as CLUSTER_
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
 from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.planted_in_compaction import MUTANTS as COMPACTION_MUTANTS
 from tests.simulation.queues import life as queue_life
 from tests.simulation.queues import plans as queue_plans
 from tests.simulation.queues.book import QueueChecker
@@ -81,6 +82,16 @@ BROKER: Final = Kind(
     mutants=MUTANTS,
     kept_plans=_HERE / "kept_plans",
 )
+COMPACTED: Final = Kind(
+    name="compacted",
+    plan_type=plans.Plan,
+    draw_plan=compacted.draw_plan,
+    live=planned_life.live,
+    probes={name: PROBES[name] for name in ("log compacted", "crash in swap")},
+    simplifications=SIMPLIFICATIONS,
+    mutants=COMPACTION_MUTANTS,
+    kept_plans=_HERE / "kept_plans",
+)
 CLUSTER: Final = Kind(
     name="cluster",
     plan_type=cluster_plans.ClusterPlan,
@@ -101,7 +112,9 @@ QUEUES: Final = Kind(
     mutants=(*QUEUE_MUTANTS, *PLANTED_AGAIN),
     kept_plans=_HERE / "queues" / "kept_plans",
 )
-KINDS: Final[Mapping[str, Kind[Any]]] = {kind.name: kind for kind in (BROKER, CLUSTER, QUEUES)}
+KINDS: Final[Mapping[str, Kind[Any]]] = {
+    kind.name: kind for kind in (BROKER, COMPACTED, CLUSTER, QUEUES)
+}
 
 
 def kind_of_mutant(name: str) -> Kind[Any]:

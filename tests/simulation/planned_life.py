@@ -28,6 +28,7 @@ from tests.simulation.checkers.broker_promises import (
     LogStartRises,
     RotIsFound,
 )
+from tests.simulation.checkers.compaction_promises import OnlySupersededGoes, ranges_of
 from tests.simulation.checkers.consumer_promises import ConsumersReadAll
 from tests.simulation.checkers.history import (
     HistoryChecker,
@@ -52,6 +53,7 @@ from tests.simulation.checkers.loss_promises import LossIsBounded
 from tests.simulation.clients import Clients
 from tests.simulation.faults import Nemesis
 from tests.simulation.historian import Historian
+from tests.simulation.keys import Superseded
 from tests.simulation.plans import Plan
 from tests.simulation.process import Process
 from tests.simulation.readers import RawReader, with_connection
@@ -74,7 +76,9 @@ class _Life:
     def __init__(self, world: World, plan: Plan, *, goes_on: bool) -> None:
         self.sometimes = Sometimes()
         self.rules: dict[str, ProducerRules] = {}
-        self.book = Book(_checkers(plan, self.rules), world.clock.current_time, goes_on=goes_on)
+        self.superseded = Superseded(range(plan.partition_count) if plan.is_compacted else ())
+        checkers = _checkers(plan, self.rules, self.superseded)
+        self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
         self._world = world
         self._plan = plan
         self.host = BrokerHost(world, plan, self.book, self.sometimes)
@@ -100,12 +104,13 @@ class _Life:
                     last.should_stop = True
                     await self._world.add_node("last reader").start(last.run).ended.wait()
                     if not any(log.damage for log in last.logs.values()):
-                        historian = Historian(self.book)
+                        historian = Historian(self.book, is_compacted=self._plan.is_compacted)
                         await self._world.add_node("historian").start(historian.run).ended.wait()
                     await self._world.add_node("auditor").start(self._audit).ended.wait()
             except trio.TooSlowError:
                 raise ViolationError("Liveness", "the tail does not come to its end") from None
             nursery.cancel_scope.cancel()
+        self.superseded.learn(last.logs)
         self.book.ended({**last.logs, **self._other_logs})
         self._check_history(last)
 
@@ -166,6 +171,10 @@ class _Life:
             history.append(Operation("last reader", Outcome.OK, [Poll({key: values})]))
             damaged = (range(damage.offset, damage.next_offset) for damage in log.damage)
             void.setdefault(key, []).extend(damaged)
+            if number in self.superseded.partitions:
+                # What lay below the log start may have been taken out before it was deleted.
+                gone = self.book.checker(OnlySupersededGoes).gone[number]
+                void[key] += [range(log.log_start_offset), *ranges_of(gone)]
         forgotten = self.book.checker(NoDuplicates).unknown_below
         unknown_below = {str(number): end for number, end in forgotten.items()}
         found = HistoryChecker(
@@ -179,14 +188,17 @@ class _Life:
             raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
 
 
-def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
+def _checkers(
+    plan: Plan, rules: dict[str, ProducerRules], superseded: Superseded
+) -> Sequence[Checker]:
     return [
         NothingPhantom(),
         NoTrespass(),
         StableOffsets(),
         TimeIsFound(),
         NoDuplicates(rules),
-        Contiguous(),
+        Contiguous(superseded),
+        OnlySupersededGoes(superseded),
         BelowHighWatermark(),
         HighWatermarkRises(),
         DurableStays(),
@@ -198,10 +210,10 @@ def _checkers(plan: Plan, rules: dict[str, ProducerRules]) -> Sequence[Checker]:
         DamageIsReal(),
         RotIsFound(),
         HonestStatus(),
-        AcknowledgedStays(),
+        AcknowledgedStays(superseded),
         LossIsBounded(plan.broker_settings["flush_interval_ms"] / 1000),
-        ConsumersReadAll(),
-        ProducerOrder(rules),
+        ConsumersReadAll(superseded),
+        ProducerOrder(rules, superseded),
     ]
 
 

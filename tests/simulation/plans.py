@@ -132,6 +132,8 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     last_attempts: int = 2
     """How often its last few records may be late. A broker whose disk had failed may be started
     anew in between, once; before that, none counts."""
+    has_keys: bool = False
+    """Whether records have the keys that follow from their values."""
     believes_leader: bool = True
     """Whether what the leader alone has acknowledged counts. With several replicas another one may
     lead soon that lacks it."""
@@ -203,12 +205,21 @@ class Plan(LifePlan, frozen=True):
 
     @property
     def has_retention(self) -> bool:
-        """Whether anything is ever deleted by itself."""
-        return any(
+        """Whether anything is ever deleted by itself.
+
+        A segment of which compaction left nothing is older than any limit on time.
+        """
+        return self.is_compacted or any(
             settings.get(name, endless) != endless
             for settings in (self.topic_settings, *self._alterations)
             for name, endless in ENDLESS.items()
         )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records are taken out of which there is a later one of the same key."""
+        has_keys = any(producer.has_keys for producer in self.producers)
+        return has_keys and "compact" in self.topic_settings.get("cleanup_policy", "")
 
     @property
     def has_administrator(self) -> bool:

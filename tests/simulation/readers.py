@@ -164,11 +164,11 @@ class RawReader:
             columns = decode_columns(
                 header, batches[: header.size], uncompressed_length_max=_UNPACKED_MAX
             )
-            assert columns.values is not None
-            for at, value in enumerate(columns.values, header.base_offset):
+            deltas = columns.offset_deltas or range(header.record_count)
+            for delta, value in zip(deltas, columns.values or (), strict=True):
                 assert value is not None
-                if at >= offset:
-                    records.append((at, value))
+                if header.base_offset + delta >= offset:
+                    records.append((header.base_offset + delta, value))
             offset = max(offset, header.next_offset)
             batches = batches[header.size :]
         return records, offset

@@ -1,6 +1,7 @@
 """Stories to tell a book: what clients and brokers do and say, for tests of checkers."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from tests.simulation.checkers.book import (
     Acknowledged,
@@ -18,6 +19,7 @@ from tests.simulation.checkers.book import (
 from tests.simulation.checkers.log_promises import (
     TRESPASS,
 )
+from tests.simulation.keys import Superseded, key_of
 from wire.errors import (
     BrokerError,
 )
@@ -97,6 +99,28 @@ def repeated_behind(*, start: int) -> Story:
         book.ended({0: FinalLog(start, 9, values)})
 
     return tell
+
+
+def compacted(superseded: Superseded, *, has_key: bool, left: int) -> Story:
+    """Keep two records, of one key or both of none; in the end only the one at `left` is there."""
+    alike = [
+        number for number in range(60) if (key_of(record(number).value) is not None) is has_key
+    ]
+    first, last = next(
+        pair for pair in pairwise(sorted(alike, key=_key)) if _key(pair[0]) == _key(pair[1])
+    )
+
+    def tell(book: Book) -> None:
+        told(acked(first, 0), acked(last, 1))(book)
+        logs = {0: FinalLog(0, 2, {left: record((first, last)[left]).value})}
+        superseded.learn(logs)
+        book.ended(logs)
+
+    return tell
+
+
+def _key(number: int) -> bytes:
+    return key_of(record(number).value) or b""
 
 
 def sent_then(story: Story, *numbers: int) -> Story:

@@ -20,6 +20,7 @@ from tests.simulation.checkers.broker_promises import (
     LogStartRises,
     RotIsFound,
 )
+from tests.simulation.checkers.compaction_promises import OnlySupersededGoes
 from tests.simulation.checkers.consumer_promises import ConsumersReadAll
 from tests.simulation.checkers.log_promises import (
     AcknowledgedStays,
@@ -34,12 +35,14 @@ from tests.simulation.checkers.log_promises import (
     TimeIsFound,
 )
 from tests.simulation.checkers.loss_promises import LossIsBounded
+from tests.simulation.keys import Superseded
 from tests.simulation.stories import (
     DIRECTORY,
     RULES,
     Story,
     acked,
     altered,
+    compacted,
     complained,
     consumed,
     consumed_and_rotted,
@@ -82,7 +85,12 @@ from wire.errors import (
 )
 from wire.produce import AckLevel
 
+COMPACTED = Superseded([0])
+
 KEPT: list[tuple[Checker, Story]] = [
+    (OnlySupersededGoes(COMPACTED), compacted(COMPACTED, has_key=True, left=1)),
+    (AcknowledgedStays(COMPACTED), compacted(COMPACTED, has_key=True, left=1)),
+    (Contiguous(COMPACTED), told(fetched((1, 1), fetch_offset=0))),
     (TimeIsFound(), sought(10, 5)),
     (TimeIsFound(), sought(21, 7)),
     (NoTrespass(), told(acked(1, 5), fetched((5, 1)))),
@@ -151,6 +159,10 @@ KEPT: list[tuple[Checker, Story]] = [
 ]
 
 BROKEN: list[tuple[Checker, Story]] = [
+    (OnlySupersededGoes(Superseded([0])), compacted(Superseded([0]), has_key=True, left=0)),
+    (OnlySupersededGoes(Superseded([0])), compacted(Superseded([0]), has_key=False, left=1)),
+    (AcknowledgedStays(Superseded([0])), compacted(Superseded([0]), has_key=True, left=0)),
+    (Contiguous(COMPACTED), told(fetched((1, 1), fetch_offset=2))),
     (TimeIsFound(), sought(10, 6)),
     (TimeIsFound(), sought(11, 7)),
     (NoTrespass(), trespassed(is_read=True)),

@@ -14,6 +14,7 @@ from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Acknowledged, Book, SentRecord, ViolationError
 from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
 from tests.simulation.clock import EPOCH_MS
+from tests.simulation.keys import key_of
 from tests.simulation.outcomes import outcome_of
 from tests.simulation.plans import ProducerPlan
 from tests.simulation.process import Process
@@ -202,7 +203,8 @@ class LibraryWriter:
         self._book.sent(record)
         outcome, offset, level = Outcome.UNKNOWN, None, 0
         try:
-            receipt = await producer.send(TOPIC, record.value, partition=partition)
+            key = key_of(record.value) if self._plan.has_keys else None
+            receipt = await producer.send(TOPIC, record.value, key=key, partition=partition)
             outcome = Outcome.OK
             if self._plan.is_told:
                 offset = receipt.offset
@@ -402,9 +404,11 @@ class _Batch:
         self.send_count = 0
 
     def encode(self, plan: ProducerPlan, producer_id: int) -> bytes:
+        values = [record.value for record in self.records]
+        keys = [key_of(value) for value in values] if plan.has_keys else None
         return bytes(
             encode_batch(
-                Columns(len(self.records), values=[record.value for record in self.records]),
+                Columns(len(values), keys=keys, values=values),
                 first_timestamp_ms=EPOCH_MS + int(self.asked_at * 1000),
                 codec=CODEC_NAMES[plan.compression],
                 producer_id=producer_id,

@@ -11,6 +11,7 @@ from tests.simulation.checkers.book import (
     FinalLog,
     Place,
 )
+from tests.simulation.keys import Superseded
 
 
 @final
@@ -19,13 +20,15 @@ class ConsumersReadAll(Checker):
 
     Definition: for every offset from the log start to where it came, and at least to the end of
     what was acknowledged, it has read the value that the last reader finds. Excused are what it was
-    told to be damaged or deleted, what rotted after it was read, and everything from the lowest
-    offset on that a crash was ever allowed to take: there it may have read what was lost and passed
+    told to be damaged or deleted, what rotted after it was read, what compaction may
+    have taken before one of them came there, and everything from the lowest offset on that a crash
+    was ever allowed to take: there it may have read what was lost and passed
     what came instead. It is not to know of records that nobody waited for, and that came later.
     """
 
-    def __init__(self) -> None:
-        """Know nothing."""
+    def __init__(self, superseded: Superseded | None = None) -> None:
+        """Know what is compacted, which is nothing if not said."""
+        self._superseded = superseded or Superseded()
         self._consumed: list[Consumed] = []
         self._rotted: list[DamageReported] = []
         self._lossless_ends: dict[int, int] = {}
@@ -66,6 +69,9 @@ class ConsumersReadAll(Checker):
         if found == expected or (found is None and _is_within(place, consumed.left_out)):
             return
         if expected is None and _is_within(place, self._rotted):
+            return
+        either = found or expected
+        if None in (found, expected) and either and self._superseded.covers(place, either):
             return
         self.fail(
             f"{consumed.reader} read {_short(found)} at {place}, where the last reader found"

@@ -17,6 +17,7 @@ from tests.simulation.checkers.book import (
     ProducerRules,
     SentRecord,
 )
+from tests.simulation.keys import Superseded
 
 
 @final
@@ -224,11 +225,12 @@ class AcknowledgedStays(Checker):
 
     Excused are records below the log start, those that the world damaged, those that were in
     memory only when a crash came that may take them, unless their producer was told that they are
-    on disk, and those of topics that are no more.
+    on disk, those of topics that are no more, and those that compaction may take.
     """
 
-    def __init__(self) -> None:
-        """Know nothing."""
+    def __init__(self, superseded: Superseded | None = None) -> None:
+        """Know what is compacted, which is nothing if not said."""
+        self._superseded = superseded or Superseded()
         self._acknowledged: dict[Place, bytes] = {}
         self._durable: set[Place] = set()
         self._rotted: list[DamageReported] = []
@@ -262,6 +264,9 @@ class AcknowledgedStays(Checker):
             and place[1] >= logs[place[0]].log_start_offset
             and logs[place[0]].values.get(place[1]) != value
             and not any(_covers(damage, place) for damage in self._rotted)
+            and not (
+                place[1] not in logs[place[0]].values and self._superseded.covers(place, value)
+            )
         ]
         if lost:
             place, value = min(lost)
@@ -281,9 +286,12 @@ class ProducerOrder(Checker):
     arrive late. With acks 0 nothing is promised.
     """
 
-    def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
-        """Know what each producer asked for."""
+    def __init__(
+        self, rules: Mapping[str, ProducerRules], superseded: Superseded | None = None
+    ) -> None:
+        """Know what each producer asked for, and what is compacted."""
         self._rules = rules
+        self._superseded = superseded or Superseded()
         self._acknowledged: set[bytes] = set()
 
     def acknowledged(self, ack: Acknowledged) -> None:
@@ -295,7 +303,8 @@ class ProducerOrder(Checker):
         for partition, log in logs.items():
             last: dict[str, int] = {}
             seen: set[bytes] = set()
-            is_whole = log.log_start_offset == 0 and not log.damage
+            is_compacted = partition in self._superseded.partitions
+            is_whole = log.log_start_offset == 0 and not log.damage and not is_compacted
             for offset, value in sorted(log.values.items()):
                 producer = producer_of(value)
                 rules = self._rules[producer]
@@ -322,10 +331,12 @@ class Contiguous(Checker):
 
     A reader that is told that its offset is out of range was indeed below the log start; or above
     an end that was lost, as it may be, which happens to those who read before, and once to each.
+    What is missing where a partition is compacted is for `OnlySupersededGoes` to judge.
     """
 
-    def __init__(self) -> None:
-        """Know of no loss."""
+    def __init__(self, superseded: Superseded | None = None) -> None:
+        """Know of no loss, and what is compacted."""
+        self._superseded = superseded or Superseded()
         self._loss_counts: Counter[int] = Counter()
         """By partition."""
         self._known_losses: dict[tuple[str, int], int] = {}
@@ -353,7 +364,8 @@ class Contiguous(Checker):
         self._known_losses.setdefault(who, self._loss_counts[fetched.partition])
         expected = max(fetched.fetch_offset, 0)
         for offset, _ in fetched.records:
-            if offset != expected:
+            is_sparse = fetched.partition in self._superseded.partitions
+            if offset < expected or (offset > expected and not is_sparse):
                 self.fail(
                     f"{fetched.reader} asked partition {fetched.partition} for {expected} and got"
                     f" {offset}"
@@ -365,14 +377,18 @@ class Contiguous(Checker):
 class TimeIsFound(Checker):
     """A time leads to the first record that is as young as it or younger.
 
-    First by offset, whatever the order of timestamps is.
+    First by offset, whatever the order of timestamps is. There may be none at the offset itself,
+    if the next one is the one that was looked for: compaction takes records out.
     """
 
     def looked_up(self, looked_up: LookedUp) -> None:
         """See `Checker`."""
+        end = looked_up.end_offset
         young = (offset for offset, at in looked_up.times if at >= looked_up.timestamp_ms)
-        expected = next(young, looked_up.end_offset)
-        if looked_up.offset != expected:
+        expected = next(young, end)
+        begins = end if looked_up.offset is None else looked_up.offset
+        led_to = next((offset for offset, _ in looked_up.times if offset >= begins), end)
+        if begins > end or led_to != expected:
             self.fail(
                 f"time {looked_up.timestamp_ms} of partition {looked_up.partition} leads to"
                 f" {looked_up.offset}, the first record of it or later is at {expected}"

@@ -1,0 +1,54 @@
+"""Bugs to be planted in compaction."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+import logstore.cleaning
+from logstore.cleaning import CleaningRules, KeyRange
+from tests.simulation.mutant import Mutant
+from wire.record_batch import BatchHeader, Columns
+from wire.sparse_batch import encode_sparse
+
+
+def _count_offsets_anew(header: BatchHeader, columns: Columns, places: Sequence[int]) -> bytearray:
+    return encode_sparse(header, msgspec.structs.replace(columns, offset_deltas=None), places)
+
+
+def _first_of_all_keys(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list[int]:
+    """Take records without a key for records of one key."""
+    keys = columns.keys or [None] * columns.record_count
+    living = set(_living(header, columns, rules))
+    nameless = [place for place, key in enumerate(keys) if key is None]
+    return sorted(living.difference(nameless[:-1]))
+
+
+def _newest_is_superseded(self: KeyRange, key: bytes) -> int | None:
+    newest = _newest(self, key)
+    return None if newest is None else newest + 1
+
+
+_living = logstore.cleaning._living
+_newest = KeyRange.newest
+
+MUTANTS: Final = (
+    Mutant(
+        "offsets-counted-anew",
+        "what is left of a batch that was cleaned before is numbered from its first offset on",
+        (logstore.cleaning, "encode_sparse", _count_offsets_anew),
+    ),
+    Mutant(
+        "no-key-is-a-key",
+        "of records without a key the last one of a batch is kept",
+        (logstore.cleaning, "_living", _first_of_all_keys),
+    ),
+    Mutant(
+        "newest-goes-too",
+        "a record counts as superseded by itself",
+        (KeyRange, "newest", _newest_is_superseded),
+    ),
+)
