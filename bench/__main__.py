@@ -11,6 +11,7 @@ from time import gmtime, perf_counter, strftime
 
 from bench import (
     commits,
+    compacting,
     compaction,
     connections,
     consumer,
@@ -50,6 +51,7 @@ _WORKLOADS: dict[str, Workload] = {
     "groups": groups.run,
     "message_groups": message_groups.run,
     "compaction": compaction.run,
+    "compacting": compacting.run,
     "failover": failover.run,
     "partitions": partitions.run,
     "members": members.run,

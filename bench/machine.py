@@ -87,9 +87,14 @@ class ServerProcess:
         """Resident memory now."""
         return self._memory("VmRSS")
 
+    def forget_peak(self) -> int:
+        """Let the peak of resident memory begin anew; return what is resident now."""
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5", encoding="ascii")
+        return self.resident_bytes
+
     @property
     def resident_bytes_peak(self) -> int:
-        """The most resident memory there ever was."""
+        """The most resident memory there ever was, or was since `forget_peak`."""
         return self._memory("VmHWM")
 
     def _wait_address(self) -> tuple[str, int]:
