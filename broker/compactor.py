@@ -5,7 +5,7 @@ dirty part is largest comes first, and what is late before all others. Steps run
 the rename that decides which files count happens in between.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, final
 
 import msgspec
@@ -80,36 +80,57 @@ class Compactor:
         with self._working:
             while True:
                 await trio.sleep(interval_s())
-                while await self.run_round():
-                    pass
+                await self.clean_all()
 
     def stop(self) -> None:
         """Begin nothing more; a swap of files that is decided comes to its end."""
         self._working.cancel()
 
+    async def clean_all(self) -> None:
+        """Clean until nothing is dirty; whose round comes to no end is in nobody's way."""
+        failed: set[tuple[bytes, int]] = set()
+        while (found := self._dirtiest(failed)) is not None:
+            if not await self._clean(*found):
+                failed.add(found[0].key)
+
     async def run_round(self) -> bool:
         """Clean the dirtiest log; return whether one came to its end."""
+        found = self._dirtiest(())
+        return found is not None and await self._clean(*found)
+
+    def _dirtiest(
+        self, passed_over: Collection[tuple[bytes, int]]
+    ) -> tuple[Partition, CompactionConfig] | None:
         now_ms = self._env.clock.now_ms()
         ratio, dirtiest = 0.0, None
         for partition in self._partitions():
-            config = self._config_of(partition)
+            config = None if partition.key in passed_over else self._config_of(partition)
             if config is not None and partition.log.status is not LogStatus.OFFLINE:
                 urgency = Cleanable(partition.log, config, now_ms=now_ms).urgency
                 if urgency > ratio:
                     ratio, dirtiest = urgency, (partition, config)
-        self._update(dirty_ratio=ratio)
-        return dirtiest is not None and await self._clean(*dirtiest, now_ms=now_ms)
+        if not passed_over:
+            self._update(dirty_ratio=ratio)
+        return dirtiest
 
-    async def _clean(self, partition: Partition, config: CompactionConfig, *, now_ms: int) -> bool:
+    async def _clean(self, partition: Partition, config: CompactionConfig) -> bool:
+        """Return whether a round came to its end."""
+        try:
+            cleaning = CompactionRound(
+                partition.log,
+                SegmentHeader(partition.topic_id, partition.number, 0),
+                self._disk,
+                config,
+                memory_bytes=self._limits.memory_bytes,
+                now_ms=self._env.clock.now_ms(),
+            )
+        except OSError as error:
+            self._disk_failed(partition, error)
+            return False
+        return await self._finish(partition, cleaning)
+
+    async def _finish(self, partition: Partition, cleaning: CompactionRound) -> bool:
         log = partition.log
-        cleaning = CompactionRound(
-            log,
-            SegmentHeader(partition.topic_id, partition.number, 0),
-            self._disk,
-            config,
-            memory_bytes=self._limits.memory_bytes,
-            now_ms=now_ms,
-        )
         try:
             if not await self._run_to_end(partition, cleaning):
                 return False
@@ -121,9 +142,10 @@ class Compactor:
                 self._flusher.request(partition)  # So that the next start knows of it.
             return False
         except OSError as error:
-            self._failed(partition, str(error))
-            if cleaning.is_current and error.errno not in PASSING_ERRNOS:
-                partition.reading_failed(error)
+            if cleaning.is_current:
+                self._disk_failed(partition, error)
+            else:
+                self._failed(partition, str(error))
             return False
         finally:
             cleaning.abandon()
@@ -181,6 +203,11 @@ class Compactor:
                 return False
             cleaning.end_swap(swap)
         return True
+
+    def _disk_failed(self, partition: Partition, error: OSError) -> None:
+        self._failed(partition, str(error))
+        if error.errno not in PASSING_ERRNOS:
+            partition.reading_failed(error)
 
     def _failed(self, partition: Partition, reason: str) -> None:
         self._update(last_error=reason)

@@ -12,10 +12,10 @@ from wire.record_batch import check_produced
 TOPIC_ID = b"t" * 16
 
 
-def open_partition_log(disk: FaultyDisk, config: TopicConfig) -> PartitionLog:
-    """Open an empty log."""
-    owner = SegmentHeader(TOPIC_ID, 0, 0)
-    return open_log("0", owner, FileCache(disk), config.log, now_ms=0)[0]
+def open_partition_log(disk: FaultyDisk, config: TopicConfig, number: int = 0) -> PartitionLog:
+    """Open an empty log, or what is there of the one that had this number."""
+    owner = SegmentHeader(TOPIC_ID, number, 0)
+    return open_log(str(number), owner, FileCache(disk), config.log, now_ms=0)[0]
 
 
 def config_of(durability: str) -> TopicConfig:

@@ -28,15 +28,32 @@ CONFIG = topic_config({"segment_bytes": "4KiB"})
 LIMITS = CompactionLimits(bytes_per_s=1 << 20, memory_bytes=1 << 20)
 
 
-def fill(log: PartitionLog, count: int = 40) -> None:
+def fill(log: PartitionLog, count: int = 40, *, keys: int = 3) -> None:
     """Append values of three keys, all committed, in some segments."""
     for number in range(count):
-        columns = Columns(1, keys=[b"%d" % (number % 3)], values=[b"%d" % number * 200])
+        columns = Columns(1, keys=[b"%d" % (number % keys)], values=[b"%d" % number * 200])
         batch = memoryview(encode_batch(columns, first_timestamp_ms=1))
         log.append(batch, check_produced(batch), leader_epoch=0, now_ms=0)
     log.roll_if_old(now_ms=0, is_urged=True)
     log.high_watermark = log.log_end_offset
     flush(log)
+
+
+def compactor_of(
+    world: World,
+    flusher: Flusher,
+    partitions: list[Partition],
+    *,
+    memory_bytes: int = LIMITS.memory_bytes,
+) -> Compactor:
+    return Compactor(
+        world.env,
+        world.disk,
+        flusher,
+        CompactionLimits(LIMITS.bytes_per_s, memory_bytes),
+        partitions=lambda: partitions,
+        config_of=lambda _: EAGER,
+    )
 
 
 @asynccontextmanager
@@ -46,15 +63,7 @@ async def compactor_in(world: World) -> AsyncGenerator[tuple[Compactor, Partitio
     partition = Partition(TOPIC_ID, 0, log, CONFIG, world.env.probe)
     async with trio.open_nursery() as nursery:
         flusher = Flusher(world.env, nursery)
-        compactor = Compactor(
-            world.env,
-            world.disk,
-            flusher,
-            LIMITS,
-            partitions=lambda: [partition],
-            config_of=lambda _: EAGER,
-        )
-        yield compactor, partition, flusher
+        yield compactor_of(world, flusher, [partition]), partition, flusher
 
 
 async def test_a_log_is_compacted_once_and_then_is_clean(mock_clock: MockClock) -> None:
@@ -124,6 +133,59 @@ async def test_a_full_disk_ends_a_round_and_nothing_else(
         assert await compactor.run_round()
         await flusher.wait_idle()
         assert len(rows_of(partition.log)) == 3
+
+
+async def test_a_log_that_cannot_be_cleaned_is_in_no_others_way(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    logs = [open_partition_log(world.disk, CONFIG, number) for number in range(2)]
+    for log, count in zip(logs, (80, 40), strict=True):
+        fill(log, count)
+    partitions = [
+        Partition(TOPIC_ID, number, log, CONFIG, world.env.probe) for number, log in enumerate(logs)
+    ]
+    tmp = f"0/{0:020}.log.cleaned.tmp"
+    world.disk.fail("write_at", path=tmp, error_number=errno.ENOSPC)
+    async with trio.open_nursery() as nursery:
+        compactor = compactor_of(world, Flusher(world.env, nursery), partitions)
+
+        await compactor.clean_all()
+
+        assert "No space" in compactor.progress.last_error
+        assert [len(rows_of(log)) for log in logs] == [80, 3]
+        await compactor.clean_all()
+        assert [len(rows_of(log)) for log in logs] == [3, 3]
+
+
+async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_the_broker(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    log = open_partition_log(world.disk, CONFIG)
+    fill(log, 100, keys=100)
+    partition = Partition(TOPIC_ID, 0, log, CONFIG, world.env.probe)
+    async with trio.open_nursery() as nursery:
+        flusher = Flusher(world.env, nursery)
+        # For so many keys that a round ends within a segment.
+        compactor = compactor_of(world, flusher, [partition], memory_bytes=1)
+        assert await compactor.run_round()
+        await flusher.wait_idle()
+        clean_offset = log.cleanings.clean_offset
+        assert 0 < clean_offset < 100
+        partition = Partition(
+            TOPIC_ID, 0, open_partition_log(world.disk, CONFIG), CONFIG, world.env.probe
+        )
+        partition.log.high_watermark = 100
+        compactor = compactor_of(world, flusher, [partition], memory_bytes=1)
+        for path in world.disk.paths():
+            if path.endswith((".index", ".log")):
+                world.disk.fail("read_at", path=path, count=100)
+
+        assert not await compactor.run_round()
+
+        assert not partition.is_whole
+        assert partition.log.cleanings.clean_offset == clean_offset
 
 
 async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:
