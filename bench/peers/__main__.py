@@ -14,8 +14,10 @@ from typing import Final
 from bench.machine import ROOT, describe
 from bench.peers.beanstalkd import BEANSTALKD
 from bench.peers.cases import Wanted, Workload, make_groups
+from bench.peers.drain import DRAIN
 from bench.peers.footprint import FOOTPRINT
 from bench.peers.kafka import KAFKA
+from bench.peers.late import LATE
 from bench.peers.latency import LATENCY
 from bench.peers.measuring import Session, say
 from bench.peers.native import NATIVE
@@ -35,7 +37,7 @@ _SYSTEMS: Final = {
     system.name: system for system in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD)
 }
 _WORKLOADS: Final[Mapping[str, Workload]] = {
-    workload.name: workload for workload in (RATES, QUEUES, LATENCY, NATIVE, FOOTPRINT)
+    workload.name: workload for workload in (RATES, QUEUES, LATENCY, NATIVE, DRAIN, LATE, FOOTPRINT)
 }
 _REPORT: Final = "report"
 _HERE: Final = Path(__file__).resolve().parent

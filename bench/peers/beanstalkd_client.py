@@ -3,7 +3,14 @@
 from typing import Any, Final
 
 from bench.peers.libraries import library
-from bench.peers.load import Gate, Role, Shared, in_threads, make_values
+from bench.peers.load import (
+    Gate,
+    Role,
+    Shared,
+    delayed_values,
+    in_threads,
+    make_values,
+)
 from bench.peers.orders import Order
 
 _greenstalk = library("greenstalk")
@@ -48,10 +55,20 @@ def _work(order: Order, gate: Gate) -> None:
                 job = client.reserve(timeout=_WAIT_S)
             except _greenstalk.TimedOutError:
                 continue
+            gate.saw(job.body)
             client.delete(job)
             shared.done(1)
 
     in_threads(work, order.workers, gate, shared)
+
+
+def _delay(order: Order, gate: Gate) -> None:
+    client = _connect(order)
+    gate.open()
+    for _ in range(order.count):
+        (value,) = delayed_values(order, 1, order.hidden_s)
+        client.put(value, delay=order.hidden_s)
+    gate.close()
 
 
 ROLES: Final[dict[str, Role]] = {
@@ -59,4 +76,5 @@ ROLES: Final[dict[str, Role]] = {
     "delete_queue": _nothing,
     "send": _send,
     "work": _work,
+    "delay": _delay,
 }

@@ -24,7 +24,7 @@ def _create(order: Order, gate: Gate) -> None:
     config["max.message.bytes"] = str(8 << 20)
     config["file.delete.delay.ms"] = "1000"  # Or the disk would hold a minute of repetitions.
     topic = _admin.NewTopic(order.name, order.partitions, promise.node_count, config=config)
-    admin = _admin.AdminClient({"bootstrap.servers": order.addresses})
+    admin = _admin.AdminClient({"bootstrap.servers": order.addresses, "log_level": 3})
     until = gate.open() + _PATIENCE_S
     while not _is_created(admin, topic):
         if perf_counter() > until:
@@ -46,7 +46,7 @@ def _is_created(admin: Any, topic: Any) -> bool:  # noqa: ANN401
 
 
 def _delete(order: Order, gate: Gate) -> None:
-    admin = _admin.AdminClient({"bootstrap.servers": order.addresses})
+    admin = _admin.AdminClient({"bootstrap.servers": order.addresses, "log_level": 3})
     gate.open()
     for future in admin.delete_topics([order.name]).values():
         future.result()
@@ -86,6 +86,7 @@ def _hand_over(producer: Any, topic: str, value: bytes) -> None:  # noqa: ANN401
 def _produce(order: Order, gate: Gate) -> None:
     values = make_values(order)
     producer = _producer(order)
+    before = sum(end for _, end in _ends(order))
     topic, produce = order.name, producer.produce
     gate.open()
     for value in values:
@@ -96,7 +97,7 @@ def _produce(order: Order, gate: Gate) -> None:
             _hand_over(producer, topic, value)
     _flush(producer)
     gate.close()
-    found = sum(end for _, end in _ends(order))
+    found = sum(end for _, end in _ends(order)) - before
     assert found == order.count, f"{found} records are there"
 
 

@@ -79,6 +79,36 @@ def due_value(due: float, filler: bytes) -> bytes:
     return b"%0*d" % (CLOCK_BYTES, int(due * 1e9)) + filler[CLOCK_BYTES:]
 
 
+def delayed_values(order: Order, count: int, delay_s: float) -> list[bytes]:
+    """Return values of messages that are sent now, and due after a delay."""
+    return [due_value(perf_counter() + delay_s, b"." * order.value_bytes)] * count
+
+
+@final
+class Expiries:
+    """When messages that were received may be received again; each value stands for one."""
+
+    def __init__(self, gate: Gate, lease_s: float) -> None:
+        """None were received yet."""
+        self._gate = gate
+        self._lease_s = lease_s
+        self._due: dict[bytes, float] = {}
+
+    @property
+    def count(self) -> int:
+        """How many were received for the first time."""
+        return len(self._due)
+
+    def took(self, asked_at: float, value: bytes) -> None:
+        """Note what was received for the first time, in answer to a question of that time."""
+        assert value not in self._due, "one came again before all were received"
+        self._due[value] = asked_at + self._lease_s
+
+    def came_again(self, value: bytes) -> None:
+        """Note how late it is."""
+        self._gate.arrived.append(perf_counter() - self._due[value])
+
+
 @final
 class Pace:
     """What is to be sent when, from now on."""

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any, Final
 
 from bench.peers.libraries import library
-from bench.peers.load import PACE_COUNT, Gate, Pace, Role, Shared, make_values
+from bench.peers.load import PACE_COUNT, Expiries, Gate, Pace, Role, Shared, make_values
 from bench.peers.orders import Order
 
 _nats = library("nats")
@@ -126,7 +127,8 @@ async def _create_queue(jet: Any, order: Order, gate: Gate) -> None:  # noqa: AN
         storage=_api.StorageType.FILE,
         retention=_api.RetentionPolicy.WORK_QUEUE,
     )
-    config = _api.ConsumerConfig(max_ack_pending=100_000)
+    more = {"ack_wait": order.hidden_s} if order.hidden_s else {}
+    config = _api.ConsumerConfig(max_ack_pending=100_000, **more)
     await jet.pull_subscribe(order.name, durable=_DURABLE, config=config)
     gate.close()
 
@@ -160,10 +162,7 @@ async def _work(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
 
     async def work(subscription: Any) -> None:  # noqa: ANN401
         while shared.left:
-            try:
-                messages = await subscription.fetch(order.batch, timeout=_WAIT_S)
-            except (_errors.TimeoutError, TimeoutError):
-                continue
+            messages = await _fetch(subscription, order.batch)
             await asyncio.gather(*(each.ack_sync(_STALL_S) for each in messages))
             shared.done(len(messages))
         is_done.set()
@@ -173,6 +172,31 @@ async def _work(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
     await is_done.wait()
     gate.close()
     await asyncio.gather(*tasks)
+
+
+async def _fetch(subscription: Any, count: int) -> list[Any]:  # noqa: ANN401
+    """Return what there is; nothing when there is nothing for a while."""
+    try:
+        return list(await subscription.fetch(count, timeout=_WAIT_S))
+    except (_errors.TimeoutError, TimeoutError):
+        return []
+
+
+async def _expire(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
+    subscription = await jet.pull_subscribe_bind(durable=_DURABLE, stream=order.name)
+    expiries, left = Expiries(gate, order.hidden_s), order.count
+    gate.open()
+    while expiries.count < order.count:
+        asked_at = perf_counter()
+        for message in await _fetch(subscription, min(order.batch, order.count - expiries.count)):
+            expiries.took(asked_at, message.data)
+    while left:
+        messages = await _fetch(subscription, order.batch)
+        for message in messages:
+            expiries.came_again(message.data)
+        await asyncio.gather(*(each.ack_sync(_STALL_S) for each in messages))
+        left -= len(messages)
+    gate.close()
 
 
 ROLES: Final[dict[str, Role]] = {
@@ -186,4 +210,5 @@ ROLES: Final[dict[str, Role]] = {
     "delete_queue": _role(_delete_queue),
     "send": _role(_send),
     "work": _role(_work),
+    "expire": _role(_expire),
 }

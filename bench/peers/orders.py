@@ -13,7 +13,8 @@ class Order:
 
     system: str
     role: str
-    """`create`, `delete`, `produce`, `consume`, `pace`, `tail`, `send`, `work`."""
+    """`create`, `delete`, `produce`, `consume`, `pace`, `tail`, `send`, `work`, `delay`,
+    `expire`."""
     addresses: str
     """`host:port`, several of them separated by commas."""
     name: str
@@ -29,6 +30,9 @@ class Order:
     """Queues: messages of one call."""
     workers: int = 1
     """Queues: tasks that work at once."""
+    hidden_s: int = 0
+    """Queues: how long nobody receives a message, when it is delayed, or was received by somebody;
+    0 for what the system does by itself."""
     rate: float = 0.0
     """`pace`: messages a second; 0 for as many as possible."""
     sample_every: int = 1

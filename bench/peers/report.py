@@ -40,9 +40,20 @@ _WORKLOADS: Final = {
             " process has it."
         ),
     ),
+    "drain": (
+        "Backlog",
+        "One program consumes what was produced before, while another one produces more.",
+    ),
+    "late": (
+        "Delays and leases",
+        (
+            "How late 500 messages come: after the end of their delay, or again, after the end of"
+            " a lease in which they were not deleted. From before the call that began it."
+        ),
+    ),
     "footprint": ("Footprint", "What it takes to have it."),
 }
-_MAIN: Final = ("produced", "consumed", "worked", "p50", "p99", "p99.9")
+_MAIN: Final = ("produced", "consumed", "drained", "worked", "p50", "p99", "p99.9")
 """What is plotted, and what the worst rows are chosen from."""
 _WORST_COUNT: Final = 12
 

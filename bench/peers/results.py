@@ -40,6 +40,8 @@ METRICS: Final = {
     ),
     "consume_client_us": Metric("CPU of the consumer, µs a record", is_rate=False, form=",.2f"),
     "consume_us": Metric("CPU of both, µs a record consumed", is_rate=False, form=",.2f"),
+    "drained": Metric("records consumed a second, while more are produced", is_rate=True),
+    "drain_us": Metric("CPU of all, µs a record consumed", is_rate=False, form=",.2f"),
     "worked": Metric("messages sent, received and deleted a second", is_rate=True),
     "work_server_us": Metric("CPU of the servers, µs a message", is_rate=False, form=",.1f"),
     "work_client_us": Metric("CPU of sender and workers, µs a message", is_rate=False, form=",.1f"),

@@ -7,7 +7,15 @@ from typing import Final
 import trio
 
 import tidelog
-from bench.peers.load import PACE_COUNT, Gate, Pace, Role, make_values
+from bench.peers.load import (
+    PACE_COUNT,
+    Expiries,
+    Gate,
+    Pace,
+    Role,
+    delayed_values,
+    make_values,
+)
 from bench.peers.orders import Order
 from bench.peers.promises import Promise
 
@@ -111,7 +119,7 @@ async def _consume(client: tidelog.Client, order: Order, gate: Gate) -> None:
         else:
             async for batch in consumer.batches():
                 left -= len(batch.values)  # This is what decodes it.
-                if not left:
+                if left <= 0:
                     break
         gate.close()
 
@@ -193,6 +201,35 @@ async def _work(client: tidelog.Client, order: Order, gate: Gate) -> None:
         nursery.cancel_scope.cancel()  # Who still waits gets nothing.
 
 
+async def _delay(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    queue, left = client.queue(order.name), order.count
+    gate.open()
+    while left:
+        values = delayed_values(order, min(order.batch, left), order.hidden_s)
+        await queue.send_batch(
+            [tidelog.OutgoingMessage(value=value, delay=order.hidden_s) for value in values]
+        )
+        left -= len(values)
+    gate.close()
+
+
+async def _expire(client: tidelog.Client, order: Order, gate: Gate) -> None:
+    queue, expiries, left = client.queue(order.name), Expiries(gate, order.hidden_s), order.count
+    gate.open()
+    while expiries.count < order.count:
+        asked_at = perf_counter()
+        messages = await queue.receive(order.batch, visibility_timeout=order.hidden_s)
+        for message in messages:
+            expiries.took(asked_at, message.value or b"")
+    while left:
+        messages = await queue.receive(order.batch, wait=_WAIT_S)
+        for message in messages:
+            expiries.came_again(message.value or b"")
+        await queue.delete_batch(messages)
+        left -= len(messages)
+    gate.close()
+
+
 async def _at_once(function: Callable[[], Awaitable[None]], count: int) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(count):
@@ -210,4 +247,6 @@ ROLES: Final[dict[str, Role]] = {
     "delete_queue": _role(_delete_queue),
     "send": _role(_send),
     "work": _role(_work),
+    "delay": _role(_delay),
+    "expire": _role(_expire),
 }

@@ -7,7 +7,7 @@ import pytest
 
 from bench.figures import Spread
 from bench.peers.goals import Goal, advantage, verdicts
-from bench.peers.load import Gate, Pace, Shared, due_value, make_values
+from bench.peers.load import Expiries, Gate, Pace, Shared, delayed_values, due_value, make_values
 from bench.peers.measuring import rotated, scaled
 from bench.peers.native import fetched_rate, produced_rate
 from bench.peers.orders import Order, Schedule, percentile, percentiles
@@ -86,6 +86,29 @@ def test_what_is_due_is_taken_once_and_some_of_it_says_when_it_was_due() -> None
     over_after = [pace.is_over, len(pace.take(600)), pace.is_over]
     assert over_after == [False, 400, True]
     assert pace.delay() == 0
+
+
+def test_a_delayed_message_says_when_its_delay_ends() -> None:
+    gate = Gate()
+    for delay_s in (-3.0, 3.0):
+        first, second = delayed_values(_order(value_bytes=100), 2, delay_s)
+        assert first == second
+        gate.saw(first)
+    late, early = gate.arrived
+    assert late >= 3.0
+    assert late - early == pytest.approx(6.0, abs=1.0)
+
+
+def test_a_message_that_expires_is_late_from_the_end_of_the_lease_that_was_asked_for() -> None:
+    gate = Gate()
+    expiries = Expiries(gate, 2.0)
+    expiries.took(-10.0, b"a")
+    assert expiries.count == 1
+    expiries.came_again(b"a")
+    (late,) = gate.arrived
+    assert late >= 8.0
+    with pytest.raises(AssertionError, match="came again"):
+        expiries.took(0.0, b"a")
 
 
 def test_values_are_as_long_and_as_many_as_ordered() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from bench.peers.cases import Case, Group, Wanted, Workload, make_groups
+from bench.peers.drain import DRAIN
 from bench.peers.footprint import FOOTPRINT
 from bench.peers.kafka import KAFKA
+from bench.peers.late import LATE
 from bench.peers.latency import LATENCY
 from bench.peers.load import HangError
 from bench.peers.measuring import Session
@@ -26,7 +28,7 @@ from bench.peers.servers import Servers
 from bench.peers.systems import Installed, System
 
 _SYSTEMS = {system.name: system for system in (TIDELOG, KAFKA, NATS)}
-_ALL = (RATES, QUEUES, LATENCY, NATIVE, FOOTPRINT)
+_ALL = (RATES, QUEUES, LATENCY, NATIVE, DRAIN, LATE, FOOTPRINT)
 
 
 def _fail(running: Running, name: str) -> Sample:

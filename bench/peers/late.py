@@ -1,0 +1,52 @@
+"""How late messages come that are not to be received before a time: delayed ones, expired ones."""
+
+from typing import Final
+
+from bench.peers.cases import Case, Workload
+from bench.peers.promises import Promise
+from bench.peers.results import Sample
+from bench.peers.running import Running
+
+_HIDDEN_S: Final = 2
+"""What messages are delayed by, and how long one is leased: whole seconds, for beanstalkd."""
+_COUNT: Final = 500
+"""Few enough to be received before the first one expires."""
+_BATCH: Final = 10
+_WORKERS: Final = 8
+
+
+def _cases(promise: Promise, is_quick: bool) -> list[Case]:
+    """Return delayed and expired messages, beside who has them."""
+    del is_quick
+    if promise is not Promise.MEMORY_ONE:
+        return []
+    delayed, expired = f"delayed by {_HIDDEN_S} s", f"received, and not deleted for {_HIDDEN_S} s"
+    return [
+        Case("delayed", delayed, _measure_delayed, _HIDDEN_S + 2.0, ("beanstalkd",)),
+        Case("expired", expired, _measure_expired, _HIDDEN_S + 3.0, ("nats",)),
+    ]
+
+
+_MORE: Final = {"count": _COUNT, "value_bytes": 100, "batch": _BATCH, "workers": _WORKERS}
+
+
+def _measure_delayed(running: Running, name: str) -> Sample:
+    running.do(running.order("create_queue", name))
+    (_, worked), _ = running.do(
+        running.order("delay", name, hidden_s=_HIDDEN_S, **_MORE),
+        running.order("work", name, **_MORE),
+    )
+    running.do(running.order("delete_queue", name))
+    return worked.latencies_ms
+
+
+def _measure_expired(running: Running, name: str) -> Sample:
+    """Receive everything, and again when it has expired."""
+    running.do(running.order("create_queue", name, hidden_s=_HIDDEN_S))
+    running.do(running.order("send", name, hidden_s=_HIDDEN_S, **_MORE))
+    (expired,), _ = running.do(running.order("expire", name, hidden_s=_HIDDEN_S, **_MORE))
+    running.do(running.order("delete_queue", name))
+    return expired.latencies_ms
+
+
+LATE: Final = Workload("late", "queue", _cases)
