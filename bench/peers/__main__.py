@@ -6,7 +6,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from math import inf
 from pathlib import Path
 from time import gmtime, strftime
 from typing import Final
@@ -39,6 +38,7 @@ _SYSTEMS: Final = {
 _WORKLOADS: Final[Mapping[str, Workload]] = {
     workload.name: workload for workload in (RATES, QUEUES, LATENCY, NATIVE, DRAIN, LATE, FOOTPRINT)
 }
+_MINUTES: Final = 45.0
 _REPORT: Final = "report"
 _HERE: Final = Path(__file__).resolve().parent
 _BUILD: Final = ROOT / "build" / "peers"
@@ -58,7 +58,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", choices=["goals"], help="only rows that a goal is for")
     parser.add_argument("--repeats", type=int, help="repetitions (default: 5; 3 if --quick)")
     parser.add_argument(
-        "--minutes", type=float, default=inf, help="begin no row that would end after this"
+        "--minutes",
+        type=float,
+        default=_MINUTES,
+        help=f"begin no row that would end after this (default: {_MINUTES:g})",
     )
     parser.add_argument(
         "--peers", default=",".join(peers), help=f"separated by commas (default: {','.join(peers)})"

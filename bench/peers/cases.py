@@ -90,13 +90,19 @@ def make_groups(
             ]
             cases = [case for case in cases if _is_compared(case, able)]
             if cases:
-                groups.append(Group(workload, promise, cases, able))
+                needed = [name for name in able if _is_needed(name, cases)]
+                groups.append(Group(workload, promise, cases, needed))
     return groups
 
 
 def _is_compared(case: Case, able: Sequence[str]) -> bool:
     peers = [name for name in able if name != OWN and (not case.peers or name in case.peers)]
     return OWN in able and bool(peers)
+
+
+def _is_needed(name: str, cases: Sequence[Case]) -> bool:
+    """Whether a system is measured in any case: nobody else is started."""
+    return name == OWN or any(not case.peers or name in case.peers for case in cases)
 
 
 def _goal_peers(workload: str, case: str) -> set[str]:

@@ -12,7 +12,7 @@ from bench.peers.results import Sample
 from bench.peers.running import Measure, Running
 
 _VALUE_BYTES: Final = 100
-_SHARES_PEERS: Final = ("kafka", "nats")
+_SHARES_PEERS: Final = ("kafka",)
 _SHARES: Final = {"50 %": 0.5, "80 %": 0.8}
 _COMMON: Final = 5_000
 """Records a second, at which all are measured."""

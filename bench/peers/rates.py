@@ -29,10 +29,8 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
     if promise is Promise.MEMORY_ONE:
         found.append(_case("100 B", 1, "records", ("kafka",)))
     found.append(_case("64 KB", 1))
-    if promise.node_count == 1:
-        found.append(_case("1 KB", 1))
     if promise is Promise.MEMORY_ONE:
-        found.append(_case("100 B", 16))
+        found += [_case("1 KB", 1), _case("100 B", 16)]
     if promise is Promise.MEMORY_ONE and not is_quick:
         found += [_case("1 KB", 16, peers=("kafka",)), _case("100 B", _MANY, peers=_MANY_PEERS)]
     return found

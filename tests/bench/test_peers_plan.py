@@ -159,6 +159,11 @@ def test_only_rows_of_goals_are_measured_when_only_goals_are_wanted() -> None:
     assert {workload for workload, _ in found} == {"rates", "queues", "latency"}
 
 
+def test_nobody_is_started_who_is_not_measured() -> None:
+    (group,) = make_groups([DRAIN], _SYSTEMS, Wanted([Promise.MEMORY_ONE]))
+    assert group.names == ["tidelog", "kafka"]
+
+
 def test_cases_are_chosen_by_a_part_of_their_name() -> None:
     assert {case.name for group in _groups(text="64 KB") for case in group.cases} == {
         "64 KB 01 batches"
