@@ -22,8 +22,10 @@ _WORKLOADS: Final = {
     "native": (
         "Native load tools",
         (
-            "What the servers of peers can do at most: their own load tools, which are no Python,"
-            " beside tidelog's Python client."
+            "The load tools that peers bring along, which are no Python, beside tidelog's Python"
+            " client. They count from when their JVM starts, and it compiles what it runs only"
+            " then: in a run of seconds that costs them much. Where the client in Python is faster"
+            " (above, under Rates), that is what the peer can do."
         ),
     ),
     "queues": (
