@@ -173,7 +173,7 @@ class Compactor:
             if cleaning.ready is not None and not await self._swap(partition, cleaning):
                 return False
             await trio.sleep(done / self._limits.bytes_per_s)
-            if not cleaning.is_current:
+            if not cleaning.is_current or self._config_of(partition) is None:
                 return False
         cleaning.end()
         return True

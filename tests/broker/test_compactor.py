@@ -1,7 +1,7 @@
 """A broker compacts its logs without being in anybody's way."""
 
 import errno
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -45,6 +45,7 @@ def compactor_of(
     partitions: list[Partition],
     *,
     memory_bytes: int = LIMITS.memory_bytes,
+    config_of: Callable[[Partition], CompactionConfig | None] = lambda _: EAGER,
 ) -> Compactor:
     return Compactor(
         world.env,
@@ -52,7 +53,7 @@ def compactor_of(
         flusher,
         CompactionLimits(LIMITS.bytes_per_s, memory_bytes),
         partitions=lambda: partitions,
-        config_of=lambda _: EAGER,
+        config_of=config_of,
     )
 
 
@@ -82,6 +83,24 @@ async def test_a_log_is_compacted_once_and_then_is_clean(mock_clock: MockClock) 
         assert compactor.progress.read_bytes > compactor.progress.written_bytes > 0
         assert compactor.progress.dirty_ratio == 0
         assert world.told("log_compacted")
+
+
+async def test_a_round_ends_when_the_log_is_not_to_be_compacted_any_more(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with compactor_in(world) as (_, partition, flusher):
+        before = rows_of(partition.log)
+        answers = iter([EAGER])
+        compactor = compactor_of(
+            world, flusher, [partition], config_of=lambda _: next(answers, None)
+        )
+
+        assert not await compactor.run_round()
+
+        assert rows_of(partition.log) == before
+        assert not [name for name in world.disk.list_directory("0") if "tmp" in name]
 
 
 async def test_a_swap_waits_for_who_holds_the_log(mock_clock: MockClock) -> None:
