@@ -5,6 +5,7 @@ Shell: asks brokers, in one call for all partitions if it can.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ from wire.topic_extents import TopicExtents
 
 _NO_QUEUE: Final = "none"
 """As the name of a dead-letter queue."""
+_TOPICS_KEPT: Final = 16
+"""The names of their partitions are not made anew for each look."""
 
 
 class Extent(NamedTuple):
@@ -138,6 +141,11 @@ def _extents(topics: Iterable[TopicExtents]) -> dict[TopicPartition, Extent]:
             raise WireFormatError(f"the extents of topic {topic.name!r} are not equally many")
         # Without a step of Python for each of them: a stream asks several times a second.
         extents = map(Extent._make, zip(repeat(topic.topic_id), *columns, strict=False))
-        places = map(TopicPartition._make, zip(repeat(topic.name), range(count), strict=False))
-        found.update(zip(places, extents, strict=True))
+        found.update(zip(_places(topic.name, count), extents, strict=True))
     return found
+
+
+@lru_cache(maxsize=_TOPICS_KEPT)
+def _places(topic: str, count: int) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a topic; the same objects each time, which are fast to compare."""
+    return tuple(TopicPartition(topic, number) for number in range(count))

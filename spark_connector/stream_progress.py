@@ -6,6 +6,7 @@ the last batch ended, never without a partition that was there, and never empty.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import le
 from typing import final
 
 from client.metadata import TopicPartition
@@ -31,6 +32,36 @@ def reach(start: Position, extents: Extents) -> Reach:
 
     A partition whose leader does not answer, or that is missing from the answer, stays where it is.
     """
+    return _reach_at_once(start, extents) or _reach_one_by_one(start, extents)
+
+
+def _reach_at_once(start: Position, extents: Extents) -> Reach | None:
+    """Return it if all that was there is there and nothing is lost or new, `None` otherwise.
+
+    That is what nearly every look finds, several times a second, so there is no step of Python for
+    each partition.
+    """
+    places = sorted(extents)
+    if not places or list(extents) != places or list(start.offsets) != places:
+        return None
+    topic_ids, begins_at, ends_at, _, known = zip(*extents.values(), strict=True)
+    topics, _ = zip(*places, strict=True)
+    begins = start.offsets.values()
+    is_as_before = (
+        all(known)
+        and tuple(map(start.topic_ids.get, topics)) == topic_ids
+        and len(start.topic_ids) == len(set(topics))
+        and all(map(le, begins_at, begins))
+        and all(map(le, begins, ends_at))
+    )
+    if not is_as_before:
+        return None
+    ends = dict(zip(places, ends_at, strict=True))
+    return Reach(start.offsets, Position(ends, start.topic_ids), [])
+
+
+def _reach_one_by_one(start: Position, extents: Extents) -> Reach:
+    """Return it whatever has become of partitions and topics."""
     ids = dict(start.topic_ids)
     found = {at.topic: extent.topic_id for at, extent in extents.items()}
     losses = _topic_losses(start, extents, found)

@@ -157,8 +157,8 @@ class StreamSource:
         if found.end == start and not is_fresh:
             self._look(wait=True)
             found = reach(start, self._extents)
-        gone = {at.topic for at in start.offsets} - {at.topic for at in self._extents}
-        for _ in range(self._options.retry_count if gone and self._is_news(found) else 0):
+        may_come = self._is_news(found) and self._is_a_topic_gone(start)
+        for _ in range(self._options.retry_count if may_come else 0):
             # One broker may not have heard of all topics yet; that is no loss.
             self._wait(self._options.retry_interval_ms / 1000)
             self._look(wait=True)
@@ -210,6 +210,9 @@ class StreamSource:
             return end
         numerator, denominator = min(shares, key=lambda share: share[0] / share[1])
         return limited(found.begin, end, numerator=numerator, denominator=denominator)
+
+    def _is_a_topic_gone(self, start: Position) -> bool:
+        return not {at.topic for at in start.offsets} <= {at.topic for at in self._extents}
 
     def _is_news(self, found: Reach) -> bool:
         return any(line not in self._told for line in found.losses)

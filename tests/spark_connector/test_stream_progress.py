@@ -140,6 +140,39 @@ def test_no_partition_of_the_start_is_ever_dropped_or_moved_back(
     assert reached.topic_ids.keys() == {at.topic for at in reached.offsets}
 
 
+places = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 2))
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Extent:
+    start = draw(st.integers(0, 3))
+    topic_id = draw(st.sampled_from([OLD, OLD, OLD, NEW]))
+    is_known = draw(st.sampled_from([True, True, True, False]))
+    return extent(start, start + draw(st.integers(0, 6)), topic_id, is_known=is_known)
+
+
+@given(st.dictionaries(places, st.integers(0, 9), min_size=1), st.data())
+def test_a_topic_more_changes_nothing_for_the_others(
+    start: dict[TopicPartition, int], data: st.DataObject
+) -> None:
+    begin = position(start)
+    seen = data.draw(
+        st.fixed_dictionaries(dict.fromkeys(sorted(start), logs()))
+        | st.dictionaries(places, logs())
+    )
+    another = TopicPartition("z", 0)
+
+    found = reach(begin, seen)
+    more = reach(begin, {**seen, another: extent(0, 0)})
+
+    assert more.losses == found.losses
+    assert more.end.offsets == {**found.end.offsets, another: 0}
+    assert more.end.topic_ids == {**found.end.topic_ids, "z": OLD}
+    assert list(found.end.offsets) == sorted(found.end.offsets)
+    for at, offset in found.end.offsets.items():
+        assert more.begin.get(at, 0) == found.begin.get(at, 0) <= offset
+
+
 def test_a_share_is_read_of_every_partition() -> None:
     end = position({A0: 100, A1: 10})
 
