@@ -1,20 +1,16 @@
 """Plans of lives of a broker whose topic is compacted; see `tests.simulation.plans`.
 
 All that a plan has is drawn as there, and then made fit for compaction: segments are small, rounds
-come often, and records have keys. Nothing rots here: what is damaged in a file that is about to be
-replaced is in nobody's way.
+come often, and records have keys.
 """
 
 from random import Random
-from typing import Final
 
 import msgspec
 
 from tests.simulation import plans
 from tests.simulation.plans import Plan
 from tests.simulation.random_streams import RandomStreams
-
-_ROTS: Final = {"rot", "lose_sector", "rot_frame", "rot_checkpoint"}
 
 
 def draw_plan(seed: int, seconds: float) -> Plan:
@@ -23,7 +19,6 @@ def draw_plan(seed: int, seconds: float) -> Plan:
     random = RandomStreams(f"compacted {seed}").stream("configuration")
     return msgspec.structs.replace(
         plan,
-        faults=[fault for fault in plan.faults if fault.kind not in _ROTS],
         topic_settings=plan.topic_settings | _draw_topic_settings(random),
         broker_settings=plan.broker_settings
         | {

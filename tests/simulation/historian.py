@@ -33,6 +33,8 @@ class Historian:
         self._book = book
         self._kept = ENDLESS | {"cleanup_policy": "delete"} if is_compacted else ENDLESS
         self._is_compacted = is_compacted
+        # Whoever reads twice must not wait long behind questions that wait for records.
+        self._wait_s = 0.05 if is_compacted else 0.5
 
     async def run(self, process: Process) -> None:
         """Look up some of the times that there are, and the moments behind them."""
@@ -42,7 +44,9 @@ class Historian:
                     f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
                 ) as client:
                     await self._keep_all(client.admin)
-                    async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+                    async with client.consumer(
+                        TOPIC, auto_offset_reset="earliest", max_wait=self._wait_s
+                    ) as consumer:
                         await self._look_up(consumer)
                     return
             except TidelogError:

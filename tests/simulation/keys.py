@@ -22,16 +22,23 @@ def key_of(value: bytes) -> bytes | None:
 
 @final
 class Superseded:
-    """Which records may be gone, for the last reader has found a later one of the same key."""
+    """Which records may be gone, for the last reader has found a later one of the same key.
+
+    What is damaged may have been one.
+    """
 
     def __init__(self, partitions: Collection[int] = ()) -> None:
         """Know which partitions are compacted, by their numbers in the life."""
         self.partitions = partitions
         self._newest: dict[tuple[int, bytes], int] = {}
+        self._damage_ends: dict[int, int] = {}
+        """By partition: the end of the last damage."""
 
     def learn(self, logs: Mapping[int, FinalLog]) -> None:
         """Take note of what was found at the end."""
         for partition in self.partitions:
+            ends = [damage.next_offset for damage in logs[partition].damage]
+            self._damage_ends[partition] = max(ends, default=0)
             for offset, value in sorted(logs[partition].values.items()):
                 key = key_of(value)
                 if key is not None:
@@ -40,4 +47,7 @@ class Superseded:
     def covers(self, place: Place, value: bytes) -> bool:
         """Return whether what was there may be gone."""
         key = key_of(value)
-        return key is not None and self._newest.get((place[0], key), -1) > place[1]
+        if key is None:
+            return False
+        newest = max(self._newest.get((place[0], key), -1), self._damage_ends.get(place[0], 0) - 1)
+        return newest > place[1]

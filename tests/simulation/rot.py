@@ -33,10 +33,16 @@ class StoredBatch(NamedTuple):
 def provable_batches(disk: FaultyDisk, topic: str) -> list[StoredBatch]:
     """Return all batches of a topic whose damage could be proven."""
     found: list[StoredBatch] = []
+    ends: dict[int, int] = {}
     for path in sorted(contents(disk)):
         parts = path.split("/")
         if path.startswith(f"topics/{topic}.") and path.endswith(".log"):
-            batches = _batches(disk.durable_bytes(path), path, int(parts[2]))
+            partition = int(parts[2])
+            batches = _batches(disk.durable_bytes(path), path, partition)
+            if batches and batches[0].header.base_offset < ends.get(partition, 0):
+                continue  # Compaction has left it behind, and the next start removes it.
+            if batches:
+                ends[partition] = batches[-1].header.next_offset
             proven = max((batch.header.durable_position for batch in batches), default=0)
             found += [batch for batch in batches if batch.position + batch.header.size <= proven]
     return found

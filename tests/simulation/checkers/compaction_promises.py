@@ -13,7 +13,8 @@ class OnlySupersededGoes(Checker):
 
     Definition: for every offset that some reader passed and got no record of, or that the last
     reader did not find between the log start and the high watermark: what anybody ever knew to be
-    there has a key, and the last reader has found that key at a later offset.
+    there has a key, and the last reader has found that key at a later offset. What is damaged is
+    not looked at, and may have been a later record of any key.
     """
 
     def __init__(self, superseded: Superseded) -> None:
@@ -54,6 +55,8 @@ class OnlySupersededGoes(Checker):
             log = logs[partition]
             there = range(log.log_start_offset, log.high_watermark)
             gone.update(set(there).difference(log.values))
+            for damage in log.damage:
+                gone.difference_update(range(damage.offset, damage.next_offset))
             for offset in sorted(gone.intersection(there)):
                 place = (partition, offset)
                 value = self._values.get(place)
