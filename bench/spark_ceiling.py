@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from bench.spark_records import SHAPES, Records
-from spark_connector.arrow import ROWS_MAX, ArrowRows, arrow_schema
+from spark_connector.arrow import ArrowRows, arrow_schema
+from spark_connector.arrow_columns import ROWS_MAX
 from spark_connector.columns import COLUMN_TYPES, RECORD_COLUMNS, ddl
 from spark_connector.record_columns import GivenRecords
 

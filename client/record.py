@@ -4,18 +4,19 @@ Pure: no clock, no I/O.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import msgspec
 
 from client.metadata import TopicPartition
-from wire.batch_columns import ALL_COLUMNS, ColumnDecoder
+from wire.batch_columns import ALL_COLUMNS, ColumnDecoder, EvenBytes, PackedColumns
 from wire.env import BytesLike
 from wire.errors import CorruptRecordError, WireFormatError
 from wire.large_messages import is_chunk, is_large
-from wire.record_batch import BatchHeader, Columns, Headers
+from wire.record_batch import BatchHeader, Headers
 
 _NO_HEADERS: Headers = ()
 Item = TypeVar("Item")
@@ -60,6 +61,8 @@ class RecordBatch:
         "_columns",
         "_decoder",
         "_header",
+        "_own_rows",
+        "_packed",
         "_payload",
         "_uncompressed_bytes_max",
         "base_offset",
@@ -81,7 +84,8 @@ class RecordBatch:
     ) -> None:
         """Take over one whole batch whose checksums are right.
 
-        `decoder` decodes the columns that are likely to be asked for; if another one is, all are.
+        `decoder` decodes the columns that are likely to be asked for, all at once; another one is
+        decoded when it is asked for.
         """
         self.topic = at.topic
         self.partition = at.partition
@@ -95,7 +99,9 @@ class RecordBatch:
         self._payload = batch
         self._uncompressed_bytes_max = uncompressed_bytes_max
         self._decoder = decoder
-        self._columns: Columns | None = None
+        self._columns: dict[str, Sequence[Any] | None] = {}
+        self._packed: PackedColumns | None = None
+        self._own_rows: range | None = None
 
     def __len__(self) -> int:
         """Return how many records there are."""
@@ -124,13 +130,11 @@ class RecordBatch:
     @property
     def offsets(self) -> Sequence[int]:
         """The offset of each record."""
-        deltas = self._decoded("offset_deltas").offset_deltas
-        rows = self._rows()
+        rows, base_offset = self._rows(), self._header.base_offset
+        deltas = self._offset_deltas()
         if deltas is None:
-            return range(
-                self._header.base_offset + rows.start, self._header.base_offset + rows.stop
-            )
-        return [self._header.base_offset + delta for delta in deltas[rows.start : rows.stop]]
+            return range(base_offset + rows.start, base_offset + rows.stop)
+        return [base_offset + delta for delta in deltas[rows.start : rows.stop]]
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -143,7 +147,7 @@ class RecordBatch:
         """Milliseconds from there to the timestamp of each record; `None` if they are all 0."""
         if self.has_append_time:
             return None
-        deltas = self._decoded("timestamp_deltas").timestamp_deltas
+        deltas = self._column("timestamp_deltas")
         return None if deltas is None else self._cut(deltas)
 
     @property
@@ -155,20 +159,37 @@ class RecordBatch:
     @property
     def keys(self) -> Sequence[bytes | None]:
         """The key of each record."""
-        keys = self._decoded("keys").keys
+        keys = self._column("keys")
         return [None] * len(self) if keys is None else self._cut(keys)
 
     @property
     def values(self) -> Sequence[bytes | None]:
         """The value of each record."""
-        values = self._decoded("values").values
+        values = self._column("values")
         return [None] * len(self) if values is None else self._cut(values)
 
     @property
     def headers(self) -> Sequence[Headers]:
         """The headers of each record."""
-        headers = self._decoded("headers").headers
+        headers = self._column("headers")
         return [_NO_HEADERS] * len(self) if headers is None else self._cut(headers)
+
+    def size_of(self, column: str) -> int | None:
+        """Return how many bytes the batch has of keys (`"keys"`) or values (`"values"`), about.
+
+        `None` if no record has one.
+        """
+        return self._packed_columns().size_of(column)
+
+    def even_bytes(self, column: str) -> EvenBytes | None:
+        """Return all keys (`"keys"`) or values (`"values"`) as they stand in the batch.
+
+        `None` if they cannot be equally long, are empty, or are not all of this part. For whoever
+        makes something else than objects of them; valid as long as what the batch was made of.
+        """
+        if len(self._rows()) != self._header.record_count:
+            return None  # Whether some of them are even cannot be told without the others.
+        return self._packed_columns().even_bytes(column)
 
     def records(self) -> list[Record]:
         """Return the records one by one."""
@@ -199,20 +220,31 @@ class RecordBatch:
             uncompressed_bytes_max=self._uncompressed_bytes_max,
             decoder=self._decoder,
         )
-        part._columns = self._columns
+        part._columns, part._packed = self._columns, self._packed
         part.base_offset = base_offset
         part.next_offset = max(base_offset, next_offset)
         return part
 
     def _rows(self) -> range:
         """Return which rows of the columns belong to this part."""
-        header = self._header
-        first = self.base_offset - header.base_offset
-        end = self.next_offset - header.base_offset
-        if header.record_count == header.last_offset_delta + 1:
+        if self._own_rows is None:
+            self._own_rows = self._find_rows()
+        return self._own_rows
+
+    def _find_rows(self) -> range:
+        first = self.base_offset - self._header.base_offset
+        end = self.next_offset - self._header.base_offset
+        deltas = self._offset_deltas()
+        if deltas is None:
             return range(first, end)
-        deltas = self._decoded("offset_deltas").offset_deltas or range(header.record_count)
         return range(bisect_left(deltas, first), bisect_left(deltas, end))
+
+    def _offset_deltas(self) -> Sequence[int] | None:
+        """Return the offset of each row, less that of the batch; `None` if it is the row itself."""
+        count = self._header.record_count
+        if count == self._header.last_offset_delta + 1:
+            return None  # As many records as offsets: there is nothing to look up.
+        return self._column("offset_deltas") or range(count)
 
     def _cut(self, column: Sequence[Item]) -> Sequence[Item]:
         rows = self._rows()
@@ -220,24 +252,42 @@ class RecordBatch:
             return column
         return column[rows.start : rows.stop]
 
-    def _decoded(self, wanted: str) -> Columns:
-        """Return columns, `wanted` among them."""
-        if wanted not in self._decoder.columns:
-            self._decoder, self._columns = ALL_COLUMNS, None
-        if self._columns is None:
-            try:
-                self._columns = self._decoder.decode(
-                    self._header,
-                    self._payload,
-                    uncompressed_length_max=self._uncompressed_bytes_max,
+    def _column(self, name: str) -> Sequence[Any] | None:
+        """Return a column of the whole batch."""
+        if name not in self._columns:
+            with self._readable():
+                if name in self._decoder.columns:
+                    found = self._decoder.decode(
+                        self._header,
+                        self._payload,
+                        uncompressed_length_max=self._uncompressed_bytes_max,
+                    )
+                    for each in self._decoder.columns:
+                        self._columns[each] = getattr(found, each)
+                else:
+                    self._columns[name] = self._packed_columns().column(name)
+        return self._columns[name]
+
+    def _packed_columns(self) -> PackedColumns:
+        if self._packed is None:
+            with self._readable():
+                limit = self._uncompressed_bytes_max
+                self._packed = PackedColumns(
+                    self._header, self._payload, uncompressed_length_max=limit
                 )
-            except WireFormatError as error:
-                corrupt = CorruptRecordError(
-                    f"{self.topic}/{self.partition}: the batch at offset {self._header.base_offset}"
-                    f" cannot be decoded: {error}; to skip it, seek to {self._header.next_offset}",
-                    offset=self.base_offset,
-                    next_offset=self._header.next_offset,
-                )
-                corrupt.at = (self.topic, self.partition)
-                raise corrupt from error
-        return self._columns
+        return self._packed
+
+    @contextmanager
+    def _readable(self) -> Generator[None, None, None]:
+        """Say where the batch is if its payload is not what its header says."""
+        try:
+            yield
+        except WireFormatError as error:
+            corrupt = CorruptRecordError(
+                f"{self.topic}/{self.partition}: the batch at offset {self._header.base_offset}"
+                f" cannot be decoded: {error}; to skip it, seek to {self._header.next_offset}",
+                offset=self.base_offset,
+                next_offset=self._header.next_offset,
+            )
+            corrupt.at = (self.topic, self.partition)
+            raise corrupt from error

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from client.queue_history import HistoryEvent
-from spark_connector.arrow import ROWS_MAX
+from spark_connector.arrow_columns import ROWS_MAX
 
 _MS: Final = pa.timestamp("ms", tz="UTC")
 _TIME: Final = pa.timestamp("us", tz="UTC")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from wire.batch_columns import EvenBytes
 from wire.queues import ORIGIN_QUEUE_HEADER
 from wire.record_batch import Headers
 
@@ -59,6 +60,14 @@ class RecordColumns(Protocol):
         """The headers of each."""
         ...
 
+    def size_of(self, column: str) -> int | None:
+        """Return the bytes of keys (`"keys"`) or values, about; `None` if no record has one."""
+        ...
+
+    def even_bytes(self, column: str) -> EvenBytes | None:
+        """Return keys (`"keys"`) or values as a batch has them, if they seem equally long there."""
+        ...
+
     def __len__(self) -> int:
         """Return how many there are."""
         ...
@@ -78,6 +87,15 @@ class GivenRecords:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
+
+    def size_of(self, column: str) -> int | None:
+        """Return the bytes of keys or values."""
+        return sum(map(len, filter(None, self.keys if column == "keys" else self.values)))
+
+    def even_bytes(self, column: str) -> EvenBytes | None:
+        """Return that they are in no batch."""
+        del column
+        return None
 
     def __len__(self) -> int:
         """Return how many there are."""

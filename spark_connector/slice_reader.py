@@ -54,13 +54,14 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
         yield rows.take()
 
 
-_DECODED: Final = {"key": "keys", "value": "values", "timestamp": "timestamp_deltas"}
+_NONE: Final = ColumnDecoder(())
+_HEADERS: Final = ColumnDecoder(["headers"])
 _WITHOUT_HEADERS: Final = frozenset(RECORD_COLUMNS)
 
 
 def _decoder(columns: Sequence[str]) -> ColumnDecoder:
-    """Return what decodes no more than some columns of Spark need."""
-    wanted = {_DECODED[name] for name in columns if name in _DECODED}
-    if not _WITHOUT_HEADERS.issuperset(columns):
-        wanted.add("headers")
-    return ColumnDecoder(wanted)
+    """Return what decodes at once what some columns of Spark need in any case.
+
+    Most keys, values and times are made into Arrow without being decoded.
+    """
+    return _NONE if _WITHOUT_HEADERS.issuperset(columns) else _HEADERS

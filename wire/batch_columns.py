@@ -5,7 +5,7 @@ Pure: no clock, no I/O. Whoever calls has checked both checksums: see `wire.reco
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Final, final
+from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
@@ -115,6 +115,130 @@ def decode_timestamp_deltas(
     return deltas
 
 
+class EvenBytes(NamedTuple):
+    """Keys or values that seem to be equally long, as they stand in a payload."""
+
+    head: bytes
+    """What stands before each of them, if they are."""
+    value_bytes: int
+    """Of each of them; not 0."""
+    content: memoryview
+    """One after the other, each with its head."""
+
+    @property
+    def stride(self) -> int:
+        """Bytes from the beginning of one to that of the next."""
+        return len(self.head) + self.value_bytes
+
+    def copy_to(self, buffer: bytearray, start: int) -> bool:
+        """Copy the content to a place in a buffer; return whether they are equally long indeed.
+
+        Where the head of the first one stands again and again, at equal distances up to the end,
+        nothing but bytes of its length can stand between.
+        """
+        end = start + len(self.content)
+        buffer[start:end] = self.content
+        count = len(self.content) // self.stride
+        return all(
+            buffer[start + place : end : self.stride].count(expected) == count
+            for place, expected in enumerate(self.head)
+        )
+
+
+@final
+class PackedColumns:
+    """The columns of one batch as they stand in its payload, each decoded when it is asked for.
+
+    What is checked at first is what `ColumnDecoder` checks of columns that it passes over; the
+    elements of one are checked when it is decoded. Keeps a view of the batch, if that is not
+    compressed.
+    """
+
+    __slots__ = ("_columns", "_header")
+
+    def __init__(
+        self, header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+    ) -> None:
+        """Take apart one whole batch whose checksums have been checked.
+
+        Raises:
+            WireFormatError: As for `ColumnDecoder.decode`.
+        """
+        plain = _unpack(header, batch, uncompressed_length_max)
+        try:
+            found = _packed_decoder.decode(plain)
+        except (ValueError, RecursionError) as error:
+            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        _check_lengths(header, found)
+        self._header = header
+        self._columns = dict(zip(_TYPES, found, strict=True))
+
+    def size_of(self, name: str) -> int | None:
+        """Return how many bytes a column takes, by the names of `Columns`; `None` if it is nil."""
+        column = memoryview(self._columns[name])
+        return None if column[0] == _NIL else len(column)
+
+    def column(self, name: str) -> Sequence[Any] | None:
+        """Return one column as `ColumnDecoder` does; timestamp deltas may be `bytes`.
+
+        Raises:
+            WireFormatError: It is not what the header says.
+        """
+        packed = self._columns[name]
+        if name == "timestamp_deltas" and (small := self._small_deltas(packed)) is not None:
+            return small
+        try:
+            column: Sequence[Any] | None = _DECODERS[name].decode(packed)
+        except (ValueError, RecursionError) as error:
+            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        if name == "timestamp_deltas":
+            _check_timestamps(self._header, column)
+        elif name == "offset_deltas":
+            _check_offsets(self._header, column)
+        return column
+
+    def even_bytes(self, name: str) -> EvenBytes | None:
+        """Return all keys, or values, unless they cannot be equally long, or are empty."""
+        elements = _elements(self._columns[name])
+        count = self._header.record_count
+        length_bytes = _LENGTH_BYTES.get(elements[0]) if count and elements else None
+        if length_bytes is None:
+            return None
+        head = bytes(elements[: 1 + length_bytes])
+        even = EvenBytes(head, int.from_bytes(head[1:], "big"), elements)
+        is_possible = even.value_bytes and even.stride * count == len(elements)
+        return even if is_possible else None
+
+    def _small_deltas(self, packed: msgspec.Raw) -> bytes | None:
+        """Return deltas that take one byte each: from 0 to 127, and as they are."""
+        deltas = bytes(_elements(packed))
+        header = self._header
+        if len(deltas) != header.record_count or not deltas.isascii():
+            return None
+        span_ms = header.max_timestamp_ms - header.first_timestamp_ms
+        if span_ms < _SMALL_END - 1 and deltas.translate(None, bytes(range(max(span_ms + 1, 0)))):
+            raise WireFormatError(_TOO_YOUNG)
+        return deltas
+
+
+_packed_decoder = msgspec.msgpack.Decoder(tuple[_Skipped, _Skipped, _Skipped, _Skipped, _Skipped])
+_DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
+    name: msgspec.msgpack.Decoder(kind) for name, kind in _TYPES.items()
+}
+_LENGTH_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+"""Of byte strings, by the first byte of their heads."""
+_SMALL_END: Final = 0x80
+"""MessagePack has numbers below it as themselves, in one byte; whatever else takes one is above."""
+
+
+def _elements(column: msgspec.Raw) -> memoryview:
+    """Return what stands behind the head of an array that is well-formed; nothing of nil."""
+    view = memoryview(column)
+    if view[0] == _ARRAY_16:
+        return view[3:]
+    return view[5:] if view[0] == _ARRAY_32 else view[1:]
+
+
 def _unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
     """Return the payload before compression, after checking what can be known before it."""
     if header.format_version != FORMAT_VERSION or header.flags & ~KNOWN_FLAGS:
@@ -167,10 +291,13 @@ def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:
     raise WireFormatError(f"a column is neither an array nor nil: it begins with {first:#04x}")
 
 
+_TOO_YOUNG: Final = "a record is younger than the last timestamp of its batch"
+
+
 def _check_timestamps(header: BatchHeader, deltas: Sequence[int] | None) -> None:
     # Searches by time rely on the end; nothing relies on a start.
     if deltas and header.first_timestamp_ms + max(deltas) > header.max_timestamp_ms:
-        raise WireFormatError("a record is younger than the last timestamp of its batch")
+        raise WireFormatError(_TOO_YOUNG)
 
 
 def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:

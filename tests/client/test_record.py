@@ -1,5 +1,7 @@
 """Fetched batches: columns, records, and parts of them."""
 
+from collections.abc import Callable
+
 import pytest
 
 from client.metadata import TopicPartition
@@ -121,3 +123,27 @@ def test_a_payload_larger_than_the_limit_is_not_unpacked() -> None:
 
     with pytest.raises(CorruptRecordError):
         batch.records()
+
+
+def test_only_a_whole_batch_tells_that_its_values_are_equally_long() -> None:
+    batch = batch_of(VALUES_ONLY)
+
+    even = batch.even_bytes("values")
+    assert even is not None
+    assert bytes(even.content) == b"\xc4\x011\xc4\x012\xc4\x013"
+    assert batch.between(11, None).even_bytes("values") is None
+    assert (batch.size_of("keys"), batch.size_of("values")) == (None, 10)
+
+
+def size_of_values(batch: RecordBatch) -> int | None:
+    return batch.size_of("values")
+
+
+@pytest.mark.parametrize("ask", [RecordBatch.records, size_of_values])
+def test_what_cannot_be_read_says_where_it_is_whoever_asks(
+    ask: Callable[[RecordBatch], object],
+) -> None:
+    with pytest.raises(CorruptRecordError, match="orders/2: the batch at offset 10") as caught:
+        ask(batch_of(VALUES_ONLY, limit=5))
+
+    assert caught.value.next_offset == 13

@@ -9,7 +9,8 @@ pa = pytest.importorskip("pyarrow")
 
 from client.metadata import TopicPartition  # noqa: E402
 from client.record import RecordBatch  # noqa: E402
-from spark_connector.arrow import BYTES_MAX, ROWS_MAX, ArrowRows, arrow_schema  # noqa: E402
+from spark_connector.arrow import BYTES_MAX, ArrowRows, arrow_schema  # noqa: E402
+from spark_connector.arrow_columns import ROWS_MAX  # noqa: E402
 from spark_connector.columns import HEADERS_COLUMN, ORIGIN_COLUMNS, RECORD_COLUMNS  # noqa: E402
 from spark_connector.record_columns import GivenRecords  # noqa: E402
 from wire.batch_columns import ColumnDecoder  # noqa: E402

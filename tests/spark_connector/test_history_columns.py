@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from client.queue_history import EventKind, HistoryEvent
-from spark_connector.arrow import ROWS_MAX, arrow_schema
+from spark_connector.arrow import arrow_schema
+from spark_connector.arrow_columns import ROWS_MAX
 from spark_connector.columns import HISTORY_COLUMNS
 from spark_connector.history_columns import HistoryRows
 

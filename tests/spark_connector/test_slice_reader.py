@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from spark_connector.arrow import ROWS_MAX, arrow_schema
+from spark_connector.arrow import arrow_schema
+from spark_connector.arrow_columns import ROWS_MAX
 from spark_connector.columns import RECORD_COLUMNS
 from spark_connector.pool import borrowed, close_idle
 from spark_connector.slice_reader import read_slice
