@@ -72,6 +72,15 @@ def read_all(brokers: ThreeBrokers, node_id: int) -> int:
     return count
 
 
+def knows_that_it_is_in_sync(brokers: ThreeBrokers, node_id: int) -> bool:
+    """Return whether a broker has heard that its replica is counted on."""
+    partition = brokers.partition(node_id)
+    if partition is None:
+        return False
+    known = brokers.state(node_id).partition(*partition.key)
+    return known is not None and node_id in known.in_sync_replicas
+
+
 async def leave_and_come_back(brokers: ThreeBrokers, node_id: int) -> None:
     """Wait until a replica that was found to be damaged has been mended."""
     await until(lambda: node_id not in brokers.in_sync(), 2)

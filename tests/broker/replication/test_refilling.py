@@ -10,6 +10,7 @@ from tests.broker.replication.damage import (
     consume,
     flip,
     is_damaged,
+    knows_that_it_is_in_sync,
     leave_and_come_back,
     make_topic,
     produce,
@@ -126,6 +127,8 @@ def test_a_broker_whose_files_were_damaged_while_it_was_down_mends_them_and_join
 
             brokers.start(victim)
             await until(lambda: brokers.in_sync() == set(NODES), 60)
+            # Before, it would have nothing to give up, and be mended a moment later.
+            await until(lambda: knows_that_it_is_in_sync(brokers, victim))
             if read_all(brokers, victim):
                 # A start does not look at what is sealed; whoever reads it finds it.
                 await leave_and_come_back(brokers, victim)
