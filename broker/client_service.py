@@ -25,6 +25,7 @@ from broker.log_extents import LogExtents
 from broker.partition_keeper import PartitionKeeper
 from broker.queues.handlers import QueueSurroundings, queue_handlers
 from broker.replication.surroundings import Surroundings
+from broker.retention import Retention
 from broker.staging.handlers import staging_handlers
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
@@ -40,6 +41,7 @@ def serve_clients(
     config: BrokerConfig,
     keeper: PartitionKeeper,
     *,
+    retention: Retention,
     waiting: Waiting,
     dispatcher: Dispatcher,
 ) -> None:
@@ -49,11 +51,19 @@ def serve_clients(
     session = SessionHandler(config, cluster, partitions)
     offsets = OffsetsHandler(env, partitions)
     queue_surroundings = QueueSurroundings(
-        env, nursery, cluster, partitions, flusher, waiting, offsets, config.fetch_bytes_max
+        env,
+        nursery,
+        cluster,
+        partitions,
+        flusher,
+        waiting,
+        offsets,
+        retention,
+        config.fetch_bytes_max,
     )
     queues = queue_handlers(queue_surroundings)
     staging = staging_handlers(queue_surroundings, keeper, staged_bytes_max=config.staged_bytes_max)
-    for serve in (queues.server.run, staging.server.run):
+    for serve in (queues.server.run, queues.loss_watch.run, staging.server.run):
         nursery.start_soon(serve)
     extents = LogExtents(
         cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, nursery

@@ -12,9 +12,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.flusher import Flusher
 from broker.partition import Partition
-from broker.partitions import Partitions
-from logstore.disk_retention import surplus_counts
-from logstore.removal import Removal
+from broker.retention import Retention
 from wire.env import Env
 
 _AT_ONCE = 50
@@ -40,19 +38,20 @@ class Maintenance:
         self,
         env: Env,
         config: Callable[[], BrokerConfig],
-        partitions: Partitions,
+        retention: Retention,
         flusher: Flusher,
         connections: Iterable[Tidied],
         retry_logs: Callable[[], None],
     ) -> None:
-        """Look after `partitions` and `connections`, which may change at any time.
+        """Look after the partitions of `retention` and `connections`, which may change at any time.
 
         `config` returns the settings as they are now. `retry_logs` is called now and then: there
         may be room for logs that could not be made.
         """
         self._env = env
         self._config = config
-        self._partitions = partitions
+        self._retention = retention
+        self._partitions = retention.partitions
         self._flusher = flusher
         self._connections = connections
         self._retry_logs = retry_logs
@@ -86,7 +85,7 @@ class Maintenance:
             self._retry_logs()
             if self._env.buggify("files dropped"):
                 self._partitions.drop_files()
-            wanted = self._surplus()
+            self._retention.begin_round()
             self._blank -= self._flusher.take_wanted()
             if round_number % _BLANK_ROUNDS == 0 or self._config().disk_reserve_bytes:
                 self._blank.clear()
@@ -102,7 +101,7 @@ class Maintenance:
                 if is_gone or partition.is_held or partition.is_removing:
                     continue
                 try:
-                    await self._look_after(partition, wanted.get(partition.key, 0))
+                    await self._look_after(partition)
                 except OSError as error:
                     self._env.probe(
                         "maintenance_failed",
@@ -111,27 +110,7 @@ class Maintenance:
                         reason=str(error),
                     )
 
-    def _surplus(self) -> dict[tuple[bytes, int], int]:
-        """Return how many segments are to go of which partition, for all take too much together."""
-        bytes_max = self._config().retention_disk_bytes
-        if not bytes_max:
-            return {}
-        now_ms = self._env.clock.now_ms()
-        counted = [
-            partition
-            for partition in self._partitions.all()
-            if not (
-                partition.is_held
-                or partition.config.is_kept
-                or partition.queue_name
-                or partition.is_staging
-            )
-        ]
-        facts = [partition.log.facts(now_ms=now_ms) for partition in counted]
-        counts = surplus_counts(facts, bytes_max=bytes_max)
-        return {each.key: count for each, count in zip(counted, counts, strict=True) if count}
-
-    async def _look_after(self, partition: Partition, wanted: int) -> None:
+    async def _look_after(self, partition: Partition) -> None:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
@@ -141,27 +120,5 @@ class Maintenance:
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:
             self._flusher.request(partition)
-        removal = log.apply_retention(
-            high_watermark=partition.high_watermark, now_ms=now_ms, wanted=wanted
-        )
-        if removal:
-            await self._remove(partition, removal)
+        await self._retention.apply(partition, now_ms=now_ms)
         partition.note_status("seen by maintenance")
-
-    async def _remove(self, partition: Partition, removal: Removal) -> None:
-        log = partition.log
-        try:
-            async with self._flusher.removing(partition):
-                await self._env.offload(removal.run)
-        except OSError as error:
-            # They are read no more all the same, and the next start removes them.
-            self._env.probe(
-                "files_left_over", severity="warning", directory=log.directory, reason=str(error)
-            )
-            return
-        self._env.probe(
-            "segments_deleted",
-            directory=log.directory,
-            count=len(removal),
-            log_start_offset=log.log_start_offset,
-        )

@@ -34,6 +34,7 @@ from broker.partition_keeper import PartitionKeeper
 from broker.partitions import Partitions
 from broker.replication.roles import Roles
 from broker.replication.surroundings import Surroundings
+from broker.retention import Retention
 from broker.scrubber import Scrubber, ScrubProgress
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
@@ -178,28 +179,31 @@ class Broker:
         await keeper.start()
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
+        config = LiveConfig(self._config, lambda: cluster.metadata.state.config)
+        retention = Retention(self._env, config, partitions, self._flusher)
         serve_clients(
             self._surroundings,
             self._config,
             keeper,
+            retention=retention,
             waiting=self._waiting,
             dispatcher=self._dispatcher,
         )
-        self._look_after(partitions, keeper, roles)
+        self._look_after(config, retention, keeper, roles)
         await roles.unfit.give_up_damaged()
         await partitions.settle_doubts()
         await registration.beat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
-    def _look_after(self, partitions: Partitions, keeper: PartitionKeeper, roles: Roles) -> None:
+    def _look_after(
+        self, config: LiveConfig, retention: Retention, keeper: PartitionKeeper, roles: Roles
+    ) -> None:
         """Begin what goes on in the background for as long as this broker runs."""
-        cluster = self._cluster
-        assert cluster is not None
-        config = LiveConfig(self._config, lambda: cluster.metadata.state.config)
+        partitions = retention.partitions
         maintenance = Maintenance(
             self._env,
             config,
-            partitions,
+            retention,
             self._flusher,
             self._acceptor.connections,
             keeper.retry,

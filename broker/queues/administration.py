@@ -7,8 +7,9 @@ from typing import final
 
 import trio
 
-from broker.handlers.offsets import OffsetsHandler
 from broker.queues.commit import DECISION_TIMEOUT_S, deciding_until
+from broker.queues.loss import MessageLoss
+from broker.queues.losses import Losses
 from broker.queues.sent_windows import SentWindows
 from broker.queues.served import ServedPartition
 from broker.queues.serving import QueueServer
@@ -51,11 +52,11 @@ class QueueAdministration:
     A change that is cancelled may be carried out, or not.
     """
 
-    def __init__(self, server: QueueServer, offsets: OffsetsHandler, windows: SentWindows) -> None:
-        """Look after what `server` has; `offsets` knows the times of records."""
+    def __init__(self, server: QueueServer, losses: Losses, windows: SentWindows) -> None:
+        """Look after what `server` has; `losses` knows how long it stays."""
         self._server = server
         self._windows = windows
-        self._offsets = offsets
+        self._losses = losses
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
         """Count messages by state."""
@@ -81,10 +82,13 @@ class QueueAdministration:
         core = served.core
         visible, leased, delayed, dead = core.counts()
         low_water_mark = core.low_water_mark
-        oldest_ms = None
+        oldest, loss = None, MessageLoss()
         if visible or leased or delayed or dead:
+            source = served.records.partition()
             with suppress(CorruptRecordError):  # Then nobody knows its time.
-                oldest_ms = await self._offsets.time_at(served.records.partition(), low_water_mark)
+                oldest = await self._losses.oldest(source, low_water_mark)
+            if oldest is not None:
+                loss = self._losses.of(oldest, source, served.facts)
         return QueueCounts(
             served.number,
             visible,
@@ -92,7 +96,11 @@ class QueueAdministration:
             delayed,
             dead,
             low_water_mark,
-            oldest_ms,
+            None if oldest is None else oldest.timestamp_ms,
+            oldest_goes_in_ms=loss.in_ms,
+            oldest_goes_in_bytes=loss.in_bytes,
+            oldest_goes_in_disk_bytes=loss.in_disk_bytes,
+            oldest_goes_soon=loss.is_soon,
         )
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:

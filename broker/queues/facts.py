@@ -74,6 +74,13 @@ class QueueFacts:
         return config.history_ms
 
     @property
+    def retention_ms(self) -> int | None:
+        """For how long messages are handed out; `None` for ever."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.retention_ms
+
+    @property
     def deduplication_rule(self) -> DeduplicationRule:
         """How its messages are told from each other."""
         config = self.journal.queue_config

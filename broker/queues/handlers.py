@@ -13,12 +13,15 @@ from broker.partitions import Partitions
 from broker.queues.administration import QueueAdministration
 from broker.queues.history import Journals
 from broker.queues.looking import LookHandler
+from broker.queues.loss_watch import LossWatch
+from broker.queues.losses import Losses
 from broker.queues.receiving import ReceiveHandler
 from broker.queues.sending import SendHandler
 from broker.queues.sent_windows import SentWindows
 from broker.queues.serving import QueueServer
 from broker.queues.settling import SettleHandler
 from broker.replier import Replier
+from broker.retention import Retention
 from broker.waiting import Waiting
 from coordinator.cluster_node import ClusterNode
 from wire import api
@@ -36,6 +39,8 @@ class QueueHandlers:
 
     server: QueueServer
     """Its `run` must run in a task."""
+    loss_watch: LossWatch
+    """The same."""
     sends: SendHandler
     parking: Mapping[Api[Any, Any], ParkingHandler]
     """APIs that are answered when there is something to say."""
@@ -55,6 +60,7 @@ class QueueSurroundings:
     flusher: Flusher
     waiting: Waiting
     offsets: OffsetsHandler
+    retention: Retention
     receive_bytes_max: int
     """Of records, or of a journal, in one reply."""
 
@@ -72,11 +78,13 @@ def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
         surroundings.offsets,
     )
     windows = SentWindows(server)
-    administration = QueueAdministration(server, surroundings.offsets, windows)
+    losses = Losses(surroundings.env, surroundings.retention, surroundings.offsets)
+    administration = QueueAdministration(server, losses, windows)
     env, journals = surroundings.env, Journals(surroundings.partitions)
     history = FetchHandler(env, journals, waiting, nursery, fetch_bytes_max=bytes_max)
     return QueueHandlers(
         server,
+        LossWatch(server, surroundings.cluster.metadata, losses),
         SendHandler(server, windows, surroundings.flusher, waiting),
         {
             api.RECEIVE: ReceiveHandler(server, waiting, bytes_max=bytes_max).handle,

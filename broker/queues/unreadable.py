@@ -70,11 +70,18 @@ class UnreadableMessages:
 
     def gone(self, decide: Callable[[], None]) -> None:
         """Decide that what the log has lost is gone; the operator is told how much that is."""
-        before = sum(self._core.counts())
+        core = self._core
+        before, seen_below = sum(core.counts()), core.records_from
         decide()
-        count = before - sum(self._core.counts())
-        if count > 0:
-            self._probe("messages_gone", severity="warning", queue=self._queue, count=count)
+        count, unseen = before - sum(core.counts()), max(0, core.records_from - seen_below)
+        if count > 0 or unseen:
+            self._probe(
+                "messages_gone",
+                severity="warning",
+                queue=self._queue,
+                count=max(0, count),
+                unseen=unseen,
+            )
 
     def require_none(self, partition: Partition) -> None:
         """Check that nothing is held, when there is nothing else.

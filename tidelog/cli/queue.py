@@ -19,7 +19,7 @@ from tidelog.cli.options import (
     require_changes,
 )
 from tidelog.cli.queue_history import history
-from tidelog.cli.queue_retention import loss_of, loss_text
+from tidelog.cli.queue_retention import loss_text
 from tidelog.cli.queue_send import send
 from tidelog.cli.queue_view import print_queue, print_queues, queue_as_json
 from tidelog.cli.tables import counted, print_json, print_settings
@@ -126,7 +126,7 @@ def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
 @broker_option
 @json_option
 def describe(name: str, broker: str, as_json: bool) -> None:
-    """Show how many messages a queue has, its settings, and who serves it."""
+    """Show how many messages a queue has, when they go, its settings, and who serves it."""
 
     async def call(client: Client) -> tuple[DescribedQueue, TopicDescription]:
         (described,) = await client.admin.describe_queues([name], with_counts=True)
@@ -135,14 +135,15 @@ def describe(name: str, broker: str, as_json: bool) -> None:
 
     described, topic = ask(broker, call)
     now_ms = RealClock().now_ms()
-    loss = loss_of(described, topic.config, now_ms=now_ms)
     if as_json:
-        oldest_goes_ms = None if loss is None else loss.at_ms
+        in_ms = None if described.counts is None else described.counts.oldest_goes_in_ms
+        oldest_goes_ms = None if in_ms is None else now_ms + in_ms
         print_json(queue_as_json(described, now_ms=now_ms) | {"oldest_goes_ms": oldest_goes_ms})
         return
+    loss = loss_text(described, topic.config)
     print_queue(described, loss, now_ms=now_ms)
-    if loss is not None and loss.is_soon:
-        click.echo(f"warning: the oldest message goes {loss_text(loss, now_ms=now_ms)}", err=True)
+    if described.counts is not None and described.counts.oldest_goes_soon:
+        click.echo(f"warning: the oldest message goes {loss}", err=True)
 
 
 @queue.command(

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import click
 
 from client.queue_counting import DescribedQueue, MessageCounts
-from tidelog.cli.queue_retention import MessageLoss, loss_text
 from tidelog.cli.tables import nodes_text, print_facts, print_settings, print_table
 from tidelog.cli.times import age_text, moment_text
 from wire.queue_admin import QueueDescription
@@ -37,6 +36,10 @@ def queue_as_json(queue: DescribedQueue, *, now_ms: int) -> dict[str, object]:
             "dead": counts.dead,
             "oldest_timestamp_ms": counts.oldest_timestamp_ms,
             "oldest_age_ms": _age_ms(counts, now_ms),
+            "oldest_goes_in_ms": counts.oldest_goes_in_ms,
+            "oldest_goes_in_bytes": counts.oldest_goes_in_bytes,
+            "oldest_goes_in_disk_bytes": counts.oldest_goes_in_disk_bytes,
+            "oldest_goes_soon": counts.oldest_goes_soon,
         },
         "partitions": [
             {
@@ -84,8 +87,11 @@ def _age_ms(counts: MessageCounts, now_ms: int) -> int | None:
     return None if sent_ms is None else max(0, now_ms - sent_ms)
 
 
-def print_queue(queue: DescribedQueue, loss: MessageLoss | None = None, *, now_ms: int) -> None:
-    """Print identity, messages, settings and partitions of a queue; `loss` is of its messages."""
+def print_queue(queue: DescribedQueue, loss: str | None = None, *, now_ms: int) -> None:
+    """Print identity, messages, settings and partitions of a queue.
+
+    `loss` says when its oldest message goes.
+    """
     print_facts(
         {
             "queue": queue.name,
@@ -99,7 +105,7 @@ def print_queue(queue: DescribedQueue, loss: MessageLoss | None = None, *, now_m
     click.echo()
     messages = _counts(queue.counts, now_ms)
     if loss is not None:
-        messages["oldest goes"] = loss_text(loss, now_ms=now_ms)
+        messages["oldest goes"] = loss
     print_facts(messages)
     click.echo()
     print_settings(queue.config, queue.config_overrides, "queue")

@@ -96,7 +96,7 @@ async def test_a_group_goes_on_where_it_stopped_when_the_loss_is_accepted(
         assert await taken(client, queue) == [b"a-two"]
         assert await states(client, queue) == (0, 0, 0, 0)
         assert world.told("messages_gone") == [
-            {"severity": "warning", "queue": "orders", "count": 1}
+            {"severity": "warning", "queue": "orders", "count": 1, "unseen": 0}
         ]
 
 

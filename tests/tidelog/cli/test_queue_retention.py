@@ -1,59 +1,55 @@
-"""When the oldest message of a queue goes, and what is said of that."""
+"""When the oldest message of a queue goes, as people are told."""
 
 import pytest
 
 from client.queue_counting import DescribedQueue, MessageCounts
-from tidelog.cli.queue_retention import MessageLoss, loss_of, loss_text
+from tidelog.cli.queue_retention import loss_text
 
 DAY_MS = 86_400_000
-SENT_MS = 1_700_000_000_000
 
 
-def queue(retention: str, oldest_ms: int | None = SENT_MS) -> DescribedQueue:
-    counts = MessageCounts(1, 0, 0, 0, oldest_ms)
+def queue(
+    retention: str,
+    in_ms: int | None = None,
+    in_bytes: int | None = None,
+    in_disk_bytes: int | None = None,
+) -> DescribedQueue:
+    """Return a queue whose oldest message goes then."""
+    counts = MessageCounts(1, 0, 0, 0, 1_700_000_000_000, in_ms, in_bytes, in_disk_bytes)
     config = {"retention_ms": retention}
     return DescribedQueue("billing", b"", "orders", b"", False, 0, config, [], [], [], counts)
 
 
 @pytest.mark.parametrize(
-    ("by_queue", "by_topic", "days", "reason"),
+    ("by_queue", "by_topic", "reason"),
     [
-        ("4d", "7d", 4, "the queue keeps messages for 4d"),
-        ("14d", "7d", 7, "topic orders keeps records for 7d"),
-        ("unlimited", "7d", 7, "topic orders keeps records for 7d"),
-        ("4d", "unlimited", 4, "the queue keeps messages for 4d"),
+        ("4d", "7d", "the queue keeps messages for 4d"),
+        ("14d", "7d", "topic orders keeps records for 7d"),
+        ("unlimited", "7d", "topic orders keeps records for 7d"),
+        ("4d", "unlimited", "the queue keeps messages for 4d"),
     ],
 )
-def test_the_shorter_retention_counts(by_queue: str, by_topic: str, days: int, reason: str) -> None:
-    loss = loss_of(queue(by_queue), {"retention_ms": by_topic}, now_ms=SENT_MS)
+def test_the_shorter_retention_is_the_reason(by_queue: str, by_topic: str, reason: str) -> None:
+    text = loss_text(queue(by_queue, 2 * DAY_MS + 1), {"retention_ms": by_topic})
 
-    assert loss == MessageLoss(SENT_MS + days * DAY_MS, False, reason)
+    assert text == f"in 2 d ({reason})"
 
 
 def test_without_messages_or_limits_nothing_goes() -> None:
-    assert loss_of(queue("4d", None), {"retention_ms": "7d"}, now_ms=SENT_MS) is None
-    assert loss_of(queue("unlimited"), {"retention_ms": "unlimited"}, now_ms=SENT_MS) is None
-
-
-def test_it_is_soon_when_nine_tenths_of_the_time_are_over() -> None:
-    config = {"retention_ms": "10d"}
-
-    before = loss_of(queue("unlimited"), config, now_ms=SENT_MS + 9 * DAY_MS)
-    after = loss_of(queue("unlimited"), config, now_ms=SENT_MS + 9 * DAY_MS + 1)
-
-    assert before is not None
-    assert after is not None
-    assert (before.is_soon, after.is_soon) == (False, True)
+    assert loss_text(queue("4d"), {"retention_ms": "7d"}) is None
+    unknown = DescribedQueue("billing", b"", "orders", b"", False, 0, {}, [], [], [], None)
+    assert loss_text(unknown, {}) is None
 
 
 def test_people_are_told_when_and_why() -> None:
     config = {"retention_ms": "7d", "retention_bytes": "10GiB"}
 
-    loss = loss_of(queue("unlimited"), config, now_ms=SENT_MS)
-
-    assert loss is not None
-    assert loss_text(loss, now_ms=SENT_MS + 5 * DAY_MS + 3_600_000) == (
-        "in 1 d 23 h (topic orders keeps records for 7d;"
-        " sooner if a partition of the topic is larger than 10GiB)"
+    assert loss_text(queue("unlimited", DAY_MS, 3 << 30, 1 << 20), config) == (
+        "in 1 d (topic orders keeps records for 7d),"
+        " or after 3.0 GiB more in a partition of topic orders (retention_bytes of 10GiB),"
+        " or after 1.0 MiB more in all topics of a broker (retention_disk_bytes)"
     )
-    assert loss_text(loss, now_ms=SENT_MS + 8 * DAY_MS).startswith("at any moment (topic")
+    assert loss_text(queue("4d", 0), config) == "at any moment (the queue keeps messages for 4d)"
+    assert loss_text(queue("unlimited", None, 0), {}) == (
+        "after 0 B more in a partition of topic orders (retention_bytes)"
+    )

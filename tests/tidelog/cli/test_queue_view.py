@@ -31,7 +31,7 @@ QUEUE = DescribedQueue(
         QueuePartitionDescription(0, 1, 7, 1000, [1, 2, 3], [1, 2]),
         QueuePartitionDescription(1, None, 8, 0, [2, 3, 1], []),
     ],
-    MessageCounts(1200, 30, 4, 5, SENT_MS),
+    MessageCounts(1200, 30, 4, 5, SENT_MS, 7_200_000, 4 << 30),
 )
 UNKNOWN = replace(QUEUE, name="shipping", counts=None)
 EMPTY = replace(QUEUE, name="empty", counts=MessageCounts(0, 0, 0, 0, None))
@@ -43,6 +43,7 @@ def test_json_has_every_field() -> None:
     assert set(found) == set(DescribedQueue.__struct_fields__)
     assert set(found["counts"]) == {*MessageCounts.__struct_fields__, "oldest_age_ms"}
     assert found["counts"]["oldest_age_ms"] == 90 * 60_000
+    assert found["counts"]["oldest_goes_in_bytes"] == 4 << 30
     assert queue_as_json(UNKNOWN, now_ms=NOW_MS)["counts"] is None
     assert (found["queue_id"], found["topic_id"]) == ("0a" * 16, "0b" * 16)
     assert set(found["partitions"][1]) == set(QueuePartitionDescription.__struct_fields__)
@@ -84,13 +85,14 @@ def test_a_list_without_counts_says_nothing_of_them(capsys: Printed) -> None:
 
 
 def test_a_queue_is_shown_with_settings_and_places(capsys: Printed) -> None:
-    print_queue(QUEUE, now_ms=NOW_MS)
+    print_queue(QUEUE, "in 2 h", now_ms=NOW_MS)
 
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["created", "2023-11-14", "22:13:20", "UTC"] in lines
     assert ["dead", "letters", "of", "a,", "b"] in lines
     assert ["visible", "1,200"] in lines
     assert ["oldest", "1", "h", "30", "min"] in lines
+    assert ["oldest", "goes", "in", "2", "h"] in lines
     assert ["max_receive_count", "5", "queue"] in lines
     assert ["visibility_timeout_ms", "1min", "default"] in lines
     assert ["0", "1", "7", "1,000", "1,2,3", "1,2"] in lines
