@@ -65,8 +65,8 @@ class PieceReader:
         for piece in pieces:
             found, offset = 0, piece.first_offset
             while offset < piece.end_offset:
-                batches, offset = await self.read(piece, offset)
-                found += sum(header.record_count for header, _ in batches)
+                _, places, offset = await self._find(piece, offset)
+                found += sum(header.record_count for _, header in places)
             if found != piece.record_count:
                 raise PiecesLostError(
                     f"{found} of {piece.record_count} records are left of producer"
@@ -84,7 +84,22 @@ class PieceReader:
             PiecesLostError: The log begins behind the piece.
             BrokerError: It cannot be read now.
         """
-        return self._walk(await self._part(offset), offset, piece)
+        part, places, next_offset = await self._find(piece, offset)
+        try:
+            batches = [
+                (header, bytearray(part.file.read_at(position, header.size)))
+                for position, header in places
+            ]
+        except OSError as error:
+            raise self._staging.reading_failed(error) from error
+        return batches, next_offset
+
+    async def _find(
+        self, piece: StagedPiece, offset: int
+    ) -> tuple[LogSlice, list[tuple[int, BatchHeader]], int]:
+        """Return a slice of the log, where in it batches of a piece are, and where to go on."""
+        part = await self._part(offset)
+        return part, *self._walk(part, offset, piece)
 
     async def _part(self, offset: int) -> LogSlice:
         staging = self._staging
@@ -105,10 +120,9 @@ class PieceReader:
 
     def _walk(
         self, part: LogSlice, offset: int, piece: StagedPiece
-    ) -> tuple[list[tuple[BatchHeader, bytearray]], int]:
-        """Return what of a slice is of a piece, and where to go on."""
+    ) -> tuple[list[tuple[int, BatchHeader]], int]:
         first, end = offset, part.position + part.length
-        found: list[tuple[BatchHeader, bytearray]] = []
+        found: list[tuple[int, BatchHeader]] = []
         walk = walk_headers(part.file, part.position, start_offset=part.start_offset, end=end)
         try:
             for position, header in walk:
@@ -121,7 +135,7 @@ class PieceReader:
                     and header.next_offset <= piece.end_offset
                 )
                 if is_inside and header.producer_id == piece.producer_id:
-                    found.append((header, bytearray(part.file.read_at(position, header.size))))
+                    found.append((position, header))
                 offset = header.next_offset
                 if offset >= piece.end_offset:
                     break
