@@ -382,6 +382,7 @@ class GroupMember:
         if not partitions:
             return found
         reset = self._config.auto_offset_reset
+        missing: list[TopicPartition] = []
         with trio.move_on_after(_PLACE_PATIENCE_S):
             try:
                 committed = await self.offsets.fetch(partitions)
@@ -398,6 +399,8 @@ class GroupMember:
                     severity="warning",
                     reason=str(error),
                 )
+                # Perhaps a topic has grown, or come: the group knows that before this client.
+                self._cluster.request_refresh({at.topic for at in missing})
             except TidelogError as error:
                 self._fail(error)
         return found

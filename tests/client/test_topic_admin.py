@@ -234,3 +234,25 @@ async def test_a_producer_is_told_at_once_that_a_partition_is_full_and_goes_on_w
     assert took_s < 1
     assert 4096 < full.partitions[0].size_bytes <= 8192
     assert receipt.offset == full.partitions[0].high_watermark
+
+
+async def test_members_of_a_group_find_new_partitions_that_another_client_has_added(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.consumer(
+            "orders", group_id="billing", auto_offset_reset="earliest"
+        ) as consumer:
+            async with connect("{}:{}".format(*ADDRESS), env=world.env) as other:
+                async with other.producer() as producer:
+                    await producer.send("orders", b"old")
+                    first = await anext(aiter(consumer))
+                    await other.admin.add_partitions("orders", 2)
+                async with other.producer() as producer:
+                    await producer.send("orders", b"new", partition=1)
+            with trio.fail_after(60):
+                second = await anext(aiter(consumer))
+
+    assert [(each.partition, each.value) for each in (first, second)] == [(0, b"old"), (1, b"new")]
