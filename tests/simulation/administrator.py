@@ -1,4 +1,4 @@
-"""A client that deletes records and alters settings while others write and read."""
+"""A client that deletes records, alters settings and adds partitions, while others work."""
 
 from typing import final
 
@@ -8,6 +8,7 @@ from client.admin import Admin
 from client.client import connect
 from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Book
+from tests.simulation.growth import Growth
 from tests.simulation.plans import Fault, alteration
 from tests.simulation.process import Process
 from tests.simulation.readers import BACKOFF_S, PATIENCE_S
@@ -25,12 +26,15 @@ class Administrator:
     Told to stop, it alters the topic once more until that is acknowledged.
     """
 
-    def __init__(self, deeds: list[Fault], book: Book, sometimes: Sometimes) -> None:
-        """Do what is in `deeds`, to which others append."""
+    def __init__(
+        self, deeds: list[Fault], book: Book, sometimes: Sometimes, growth: Growth
+    ) -> None:
+        """Do what is in `deeds`, to which others append; `growth` knows of partitions."""
         self.should_stop = False
         self._deeds = deeds
         self._book = book
         self._sometimes = sometimes
+        self._growth = growth
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
@@ -58,10 +62,13 @@ class Administrator:
         asked_at = trio.current_time()
         (topic,) = await admin.describe_topics([TOPIC])
         self._book.settings_seen(topic.config, asked_at)
+        self._growth.seen(len(topic.partitions), asked_at)
 
     async def _do(self, admin: Admin, deed: Fault) -> None:
         if deed.kind == "alter_topic":
             await self._alter(admin, deed)
+        elif deed.kind == "add_partitions":
+            await self._growth.add(admin, deed.dice)
         else:
             await self._delete_records(admin, deed)
 

@@ -103,11 +103,12 @@ class BrokerHost:
         self.crash_count += 1
         self._sometimes.crashed()
         if may_lose and not self._plan.is_durable and not self._has_stopped_cleanly:
+            log_ends = visible_log_ends(self.node.disk, TOPIC)
+            count = max(self._plan.partition_count, max(log_ends, default=0) + 1)
             ends = {
                 partition: self._durable.durable_ends.get(partition, 0)
-                for partition in range(self._plan.partition_count)
+                for partition in range(count)
             }
-            log_ends = visible_log_ends(self.node.disk, TOPIC)
             for partition, end in ends.items():
                 lost = range(end, log_ends.get(partition, 0))
                 self.lost.setdefault(partition, []).append(lost)

@@ -10,8 +10,10 @@ from typing import final
 import trio
 
 from tests.simulation.administrator import Administrator
+from tests.simulation.checkers.admin_promises import PartitionsStay
 from tests.simulation.checkers.book import Book, ProducerRules
 from tests.simulation.checkers.history import Operation
+from tests.simulation.growth import Growth
 from tests.simulation.node import Node
 from tests.simulation.plans import Fault, Plan, ProducerPlan
 from tests.simulation.process import Program
@@ -78,6 +80,9 @@ class Clients:
         self._sometimes = sometimes
         self._deeds: list[Fault] = []
         self._trespassers: list[Trespasser] = []
+        self._raw_values: list[Values] = []
+        self.growth = Growth(plan.partition_count, book.checker(PartitionsStay), sometimes)
+        self.growth.listeners.append(self._grown)
         self._topic_id = b""
         self._should_stop = False
         self._clients: dict[str, _Client] = {}
@@ -154,11 +159,18 @@ class Clients:
             self._book,
             self._sometimes,
             topic_id=self._topic_id,
-            partition_count=self._plan.partition_count,
+            partition_count=self.growth.count,
             fetch_bytes=self._plan.reading.raw_fetch_bytes,
         )
         self.readers.append(reader)
         return reader
+
+    def _grown(self, count: int) -> None:
+        """Tell those who do not find out by themselves."""
+        for reader in self.readers:
+            reader.grow(count)
+        for values in self._raw_values:
+            values.partition_count = count
 
     async def _ended(self, role: Role) -> None:
         for name in self.names(role):
@@ -178,7 +190,7 @@ class Clients:
         return consumer.run
 
     def _administrator(self) -> Program:
-        administrator = Administrator(self._deeds, self._book, self._sometimes)
+        administrator = Administrator(self._deeds, self._book, self._sometimes, self.growth)
         administrator.should_stop = self._should_stop
         self._administrators.append(administrator)
         return administrator.run
@@ -198,11 +210,12 @@ class Clients:
         generation = f"{name}.{self._generations[name]}"
         self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
         random = self._world.streams.stream(f"writer {generation}")
-        values = Values(generation, plan, random, self._plan.partition_count)
+        values = Values(generation, plan, random, self.growth.count)
         writer: LibraryWriter | RawWriter
         if plan.kind == "library":
             writer = LibraryWriter(plan, values, self._book, self._sometimes, self.history)
         else:
+            self._raw_values.append(values)
             writer = RawWriter(
                 plan,
                 values,

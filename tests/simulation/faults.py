@@ -106,6 +106,7 @@ class Nemesis:
             "kill_client": lambda fault: clients.kill(fault.dice),
             "delete_records": clients.administrate,
             "alter_topic": clients.administrate,
+            "add_partitions": clients.administrate,
             "trespass": lambda fault: clients.trespass(fault.dice),
             "no_descriptors": self._no_descriptors,
         }

@@ -3,7 +3,7 @@
 The key of a record follows from its value, so that whoever has read or sent one knows its key.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import final
 from zlib import crc32
 
@@ -27,16 +27,16 @@ class Superseded:
     What is damaged may have been one.
     """
 
-    def __init__(self, partitions: Collection[int] = ()) -> None:
+    def __init__(self, partitions: Iterable[int] = ()) -> None:
         """Know which partitions are compacted, by their numbers in the life."""
-        self.partitions = partitions
+        self.partitions = set(partitions)
         self._newest: dict[tuple[int, bytes], int] = {}
         self._damage_ends: dict[int, int] = {}
         """By partition: the end of the last damage."""
 
     def learn(self, logs: Mapping[int, FinalLog]) -> None:
         """Take note of what was found at the end."""
-        for partition in self.partitions:
+        for partition in sorted(self.partitions):
             ends = [damage.next_offset for damage in logs[partition].damage]
             self._damage_ends[partition] = max(ends, default=0)
             for offset, value in sorted(logs[partition].values.items()):

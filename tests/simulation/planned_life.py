@@ -11,7 +11,12 @@ from typing import final
 import trio
 
 from tests.simulation.broker_host import TOPIC, BrokerHost
-from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay, TopicsStay
+from tests.simulation.checkers.admin_promises import (
+    DeletedStays,
+    PartitionsStay,
+    SettingsStay,
+    TopicsStay,
+)
 from tests.simulation.checkers.book import (
     Book,
     Checker,
@@ -83,6 +88,7 @@ class _Life:
         self._plan = plan
         self.host = BrokerHost(world, plan, self.book, self.sometimes)
         self._clients = Clients(world, plan, self.book, self.sometimes, self.rules)
+        self._clients.growth.listeners.append(self._grown)
         self._other_logs: dict[int, FinalLog] = {}
 
     async def live(self) -> None:
@@ -113,6 +119,10 @@ class _Life:
         self.superseded.learn(last.logs)
         self.book.ended({**last.logs, **self._other_logs})
         self._check_history(last)
+
+    def _grown(self, count: int) -> None:
+        if self._plan.is_compacted:
+            self.superseded.partitions.update(range(count))
 
     async def _create_topic(self) -> bytes:
         ids: list[bytes] = []
@@ -146,6 +156,7 @@ class _Life:
         for topic in topics:
             if topic.name == TOPIC:
                 self.book.settings_seen(topic.config, trio.current_time())
+                self._clients.growth.seen(len(topic.partitions), trio.current_time())
                 continue
             reader = RawReader(
                 process.name,
@@ -207,6 +218,7 @@ def _checkers(
         DeletedStays(has_retention=plan.has_retention),
         SettingsStay(),
         TopicsStay(),
+        PartitionsStay(),
         DamageIsReal(),
         RotIsFound(),
         HonestStatus(),

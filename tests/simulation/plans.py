@@ -46,6 +46,7 @@ FAULT_GAPS_S: Final = {
     "no_descriptors": 25.0,
     "delete_records": 8.0,
     "alter_topic": 8.0,
+    "add_partitions": 8.0,
     "trespass": 10.0,
 }
 """The kinds of faults, and how far apart they are on average in a life that has them."""
@@ -79,7 +80,7 @@ ALWAYS_SET: Final = ("flush_interval_ms", "maintenance_interval_ms")
 
 _CHURNS = 0.4
 _KILLED_AT_END = 0.25
-_DEEDS = {"delete_records", "alter_topic"}
+_DEEDS = {"delete_records", "alter_topic", "add_partitions"}
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -84,13 +84,20 @@ class RawReader:
         self.should_stop = False
         self._fetch_bytes = fetch_bytes
         self._first = book.numbers.first(topic_id)
-        self.logs = {self._first + partition: FinalLog() for partition in range(partition_count)}
+        self.logs: dict[int, FinalLog] = {}
         """What was read since the beginning, by number of the partition."""
         self._name = name
         self._book = book
         self._sometimes = sometimes
         self._topic_id = topic_id
-        self._next_offsets = [0] * partition_count
+        self._next_offsets: list[int] = []
+        self.grow(partition_count)
+
+    def grow(self, partition_count: int) -> None:
+        """Read so many partitions from now on."""
+        for partition in range(len(self._next_offsets), partition_count):
+            self.logs[self._first + partition] = FinalLog()
+            self._next_offsets.append(0)
 
     async def run(self, process: Process) -> None:
         """Read until told to stop, and then to the end."""
@@ -104,6 +111,7 @@ class RawReader:
                 PartitionFetch(self._topic_id, partition, offset, self._fetch_bytes)
                 for partition, offset in enumerate(self._next_offsets)
             ]
+            asked_count = len(partitions)
             asked_at = trio.current_time()
             with trio.fail_after(PATIENCE_S):
                 results, data = await connection.call(
@@ -112,7 +120,7 @@ class RawReader:
                     take=lambda reply, data: (reply.results, bytes(data)),
                 )
             self._note_wait(asked_at, has_data=bool(data))
-            is_at_end = True
+            is_at_end = asked_count == len(self._next_offsets)
             for partition, result in enumerate(results):
                 self._take(partition, result, data[: result.batch_bytes], asked_at)
                 data = data[result.batch_bytes :]

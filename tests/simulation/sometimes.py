@@ -74,6 +74,8 @@ PROBES: Final = {
     "deletion unknown": "who asked for records to be deleted was not told what came of it",
     "topic altered": "settings were altered while records were under way",
     "alteration unknown": "who altered settings was not told what came of it",
+    "partitions added": "a topic got more partitions while records were under way",
+    "growth unknown": "who asked for that was not told what came of it",
     "reader overtaken": "a reader was told that its offset is deleted",
     "clean stop": "a broker stopped cleanly",
     "stop owes": "it began to stop when acknowledged records were in memory only",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+from tests.simulation.checkers.admin_promises import PartitionsStay
 from tests.simulation.checkers.book import (
     Acknowledged,
     Book,
@@ -288,6 +289,20 @@ def topics(*steps: str) -> Story:
                     book.probed("broker_started", {})
                 case _:
                     book.topics_seen({"n": topic_id.encode()} if topic_id else {}, 3.0)
+
+    return tell
+
+
+def grown(*steps: tuple[str, int], asked_at: float = 3.0) -> Story:
+    """Tell of the number of partitions: `growing` or `seen`, and how many."""
+
+    def tell(book: Book) -> None:
+        promise = book.checker(PartitionsStay)
+        for verb, count in steps:
+            if verb == "growing":
+                promise.growing(count)
+            else:
+                promise.seen(count, asked_at)
 
     return tell
 

@@ -4,7 +4,12 @@ from math import inf
 
 import pytest
 
-from tests.simulation.checkers.admin_promises import DeletedStays, SettingsStay, TopicsStay
+from tests.simulation.checkers.admin_promises import (
+    DeletedStays,
+    PartitionsStay,
+    SettingsStay,
+    TopicsStay,
+)
 from tests.simulation.checkers.book import (
     Acknowledged,
     Book,
@@ -50,6 +55,7 @@ from tests.simulation.stories import (
     deleted_then_start_at,
     ended,
     fetched,
+    grown,
     high_watermark_after_a_loss,
     lost,
     opened_after_a_clean_stop_at,
@@ -144,6 +150,11 @@ KEPT: list[tuple[Checker, Story]] = [
     (TopicsStay(), topics("create", "created A", "delete", "deleted", "create", "created B")),
     (TopicsStay(), topics("create", "start", "sees A", "delete", "start", "sees A", "sees A")),
     (TopicsStay(), topics("create", "sees", "sees A", "delete", "sees A", "sees")),
+    (
+        PartitionsStay(),
+        grown(("growing", 2), ("seen", 2), ("growing", 4), ("seen", 2), ("seen", 4)),
+    ),
+    (PartitionsStay(), grown(("growing", 2), ("seen", 2), ("seen", 1), asked_at=1.0)),
     (DamageIsReal(), rotted_and_reported),
     (RotIsFound(), rotted_and_found),
     (LogStartRises(), stopped_then_start_falls(is_clean=False)),
@@ -220,6 +231,8 @@ BROKEN: list[tuple[Checker, Story]] = [
     (TopicsStay(), topics("create", "start", "sees", "sees A")),
     (TopicsStay(), topics("create", "created A", "delete", "start", "sees A", "sees")),
     (TopicsStay(), topics("sees A")),
+    (PartitionsStay(), grown(("growing", 2), ("seen", 2), ("seen", 1))),
+    (PartitionsStay(), grown(("growing", 2), ("seen", 3))),
     (TopicsStay(), probed(("topic_without_metadata", {}))),
     (DamageIsReal(), reported),
     (RotIsFound(), rotted_and_served),

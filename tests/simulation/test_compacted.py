@@ -9,6 +9,7 @@ from tests.simulation.plans import Fault
 
 SECONDS = 12.0
 CRASHES = [Fault(at, "crash_in_swap", 1.0, dice) for at, dice in ((0.5, 0.5), (3.0, 0.3))]
+GROWTH = [Fault(at, "add_partitions", 0.0, at / SECONDS) for at in (1.0, 4.0, 7.0)]
 
 
 def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
@@ -21,13 +22,14 @@ def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
     assert {"rot", "rot_frame", "rot_checkpoint", "lose_sector"} <= kinds
 
 
-def test_a_life_in_which_a_log_is_compacted_among_crashes_keeps_all_promises() -> None:
+def test_a_life_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_promises() -> None:
     plan = draw_plan(0, SECONDS)
 
-    report = COMPACTED.live_plan(replace(plan, faults=[*CRASHES, *plan.faults]))
+    report = COMPACTED.live_plan(replace(plan, faults=[*CRASHES, *GROWTH, *plan.faults]))
 
     assert report.checker is None, report.problem
     assert report.sometimes["log compacted"]
+    assert report.sometimes["partitions added"]
     assert report.sometimes["crash in swap"]
 
 

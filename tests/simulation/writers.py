@@ -1,5 +1,9 @@
 """Clients that write, by hand or with the library, and note what they are told."""
 
+# Looks into the client, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -45,6 +49,8 @@ from wire.rpc import RpcConnection
 
 _RESENT_MAX = 5
 """As many batches of a producer a broker remembers."""
+_METADATA_AGE_S = 2.0
+"""Five minutes, the default, are longer than any life: nobody would hear of new partitions."""
 _LAST_COUNT = 4
 _LAST_PATIENCE_S = 1.0
 """A flush takes milliseconds when nothing is wrong."""
@@ -64,23 +70,23 @@ class Values:
         *,
         first_number: int = 0,
     ) -> None:
-        """Number them from 0 on in each partition; the book knows 0 as `first_number`."""
+        """Number them from 0 on in each partition; the book knows partition 0 as `first_number`."""
         self.name = name
         self._first_number = first_number
         self.random = random
         self.leaves_last_alone = False
-        """Whether nothing goes to the last of several partitions."""
+        """Whether nothing goes to what was the last of several partitions in the beginning."""
+        self.partition_count = partition_count
+        """How many partitions there are, for all that is known here."""
+        self._last = partition_count - 1
         self._plan = plan
-        self._numbers = [0] * partition_count
-
-    @property
-    def partition_count(self) -> int:
-        """How many partitions the topic has."""
-        return len(self._numbers)
+        self._numbers: Counter[int] = Counter()
 
     def choose_partition(self) -> int:
         """Return where the next burst goes."""
-        return self.random.randrange(max(len(self._numbers) - self.leaves_last_alone, 1))
+        chosen = self.random.randrange(max(self.partition_count - self.leaves_last_alone, 1))
+        is_behind = self.leaves_last_alone and 0 < self._last <= chosen
+        return chosen + is_behind
 
     def next(self, partition: int) -> SentRecord:
         """Return a new record."""
@@ -130,7 +136,10 @@ class LibraryWriter:
         while True:
             try:
                 async with connect(
-                    self._addresses, env=process.env, request_timeout=self._plan.request_timeout_s
+                    self._addresses,
+                    env=process.env,
+                    request_timeout=self._plan.request_timeout_s,
+                    metadata_max_age=_METADATA_AGE_S,
                 ) as client:
                     await self._write(client)
                     return
@@ -153,6 +162,7 @@ class LibraryWriter:
             # The topic is known from now on, so that `send` appends at once.
             while not self.should_stop:
                 await trio.sleep(self._values.random.expovariate(1 / plan.pause_s))
+                self._values.partition_count = _known_count(client, self._values.partition_count)
                 partition = self._values.choose_partition()
                 with self._operation():
                     async with trio.open_nursery() as nursery:
@@ -246,6 +256,12 @@ class LibraryWriter:
                     self._history.append(Operation(name, known, steps, began_at))
 
 
+def _known_count(client: Client, known_before: int) -> int:
+    """Return how many partitions a client knows of, which asks now and then for more."""
+    topic = client._cluster.metadata.topic(TOPIC)
+    return known_before if topic is None else len(topic.partitions)
+
+
 @final
 class RawWriter:
     """Writes batch by batch by hand, and now and then one again that was acknowledged before.
@@ -276,9 +292,9 @@ class RawWriter:
         self._topic_id = topic_id
         self.producer_id = 0
         """What the broker knows it by; 0 to have one given."""
-        self._sequences = [0] * values.partition_count
+        self._sequences: Counter[int] = Counter()
         self._under_way: _Batch | None = None
-        self._acknowledged: list[list[_Batch]] = [[] for _ in range(values.partition_count)]
+        self._acknowledged: defaultdict[int, list[_Batch]] = defaultdict(list)
 
     async def run(self, process: Process) -> None:
         """Write until told to stop."""
@@ -349,14 +365,13 @@ class RawWriter:
         If this one was sent before, it may have been in the log, and may have been read.
         """
         self.producer_id = 0
-        self._sequences = [0] * len(self._sequences)
+        self._sequences.clear()
         if batch.send_count > 1:
             self._under_way = None
         else:
             self._sequences[batch.partition] = len(batch.records)
             batch.base_sequence = 0
-        for batches in self._acknowledged:
-            batches.clear()
+        self._acknowledged.clear()
 
     async def _resend(self, connection: RpcConnection) -> None:
         batches = self._acknowledged[self._values.choose_partition()][-_RESENT_MAX:]

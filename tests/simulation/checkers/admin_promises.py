@@ -203,3 +203,33 @@ class TopicsStay(Checker):
         if asked_at > self._started_at:
             known.creations = [at for at in known.creations if at > self._started_at]
             known.deletions = [at for at in known.deletions if at > self._started_at]
+
+
+@final
+class PartitionsStay(Checker):
+    """A topic never gets fewer partitions, across crashes, and none that nobody has asked for.
+
+    Definition: whoever asks after somebody was told of a number of partitions is told of no fewer;
+    and nobody is told of more than were asked for.
+    """
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._seen: list[tuple[float, int]] = []
+        """When somebody was told of how many; both rise."""
+        self._asked_max = 0
+
+    def growing(self, count: int) -> None:
+        """Somebody is about to ask for so many."""
+        self._asked_max = max(count, self._asked_max)
+
+    def seen(self, count: int, asked_at: float) -> None:
+        """Somebody was told of so many who asked then."""
+        known = max((count for at, count in self._seen if at <= asked_at), default=0)
+        if not known <= count <= self._asked_max:
+            self.fail(
+                f"there are {count} partitions; there were {known}, and {self._asked_max} were"
+                " asked for at most"
+            )
+        if not self._seen or count > self._seen[-1][1]:
+            self._seen.append((self.now(), count))

@@ -1,5 +1,6 @@
 """What compaction may take of a topic, and what not."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import final
 
@@ -21,17 +22,17 @@ class OnlySupersededGoes(Checker):
         """Know which partitions are compacted."""
         self._superseded = superseded
         self._values: dict[Place, bytes] = {}
-        self.gone: dict[int, set[int]] = {number: set() for number in superseded.partitions}
+        self.gone: defaultdict[int, set[int]] = defaultdict(set)
         """By partition: the offsets at which somebody has missed a record."""
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
-        if ack.offset is not None and ack.record.partition in self.gone:
+        if ack.offset is not None and ack.record.partition in self._superseded.partitions:
             self._values[ack.record.partition, ack.offset] = ack.record.value
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
-        if fetched.partition in self.gone:
+        if fetched.partition in self._superseded.partitions:
             self._values |= {(fetched.partition, at): value for at, value in fetched.records}
             passed = range(max(fetched.fetch_offset, 0), fetched.next_offset)
             self.gone[fetched.partition].update(
@@ -46,13 +47,13 @@ class OnlySupersededGoes(Checker):
             if place[1] < ends.get(place[0], place[1] + 1)
         }
         for partition, end in ends.items():
-            if partition in self.gone:
+            if partition in self._superseded.partitions:
                 self.gone[partition] = {at for at in self.gone[partition] if at < end}
 
     def ended(self, logs: Mapping[int, FinalLog]) -> None:
         """See `Checker`."""
-        for partition, gone in self.gone.items():
-            log = logs[partition]
+        for partition in sorted(self._superseded.partitions):
+            gone, log = self.gone[partition], logs[partition]
             there = range(log.log_start_offset, log.high_watermark)
             gone.update(set(there).difference(log.values))
             for damage in log.damage:

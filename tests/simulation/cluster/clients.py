@@ -12,6 +12,7 @@ import trio
 from tests.simulation.checkers.book import Book, ProducerRules
 from tests.simulation.checkers.history import Operation
 from tests.simulation.cluster.crew import Crew, Member
+from tests.simulation.cluster.grower import Grower, GrowthIsCommitted
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.mover import Mover
@@ -19,6 +20,7 @@ from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.stager import StagingClient
 from tests.simulation.cluster.topic_maker import TopicMaker
 from tests.simulation.cluster.visitor import Visitor
+from tests.simulation.growth import Growth
 from tests.simulation.node import Node
 from tests.simulation.plans import ProducerPlan, ReadingPlan
 from tests.simulation.process import Program
@@ -92,7 +94,8 @@ class Clients:
         self._workers: dict[str, Worker] = {}
         self._consumers: dict[str, LibraryReader] = {}
         self._members: dict[str, Member] = {}
-        self.crew = Crew(b"", 0)
+        self._growth = Growth(plan.partition_count, GrowthIsCommitted(minutes), sometimes)
+        self.crew = Crew(b"")
         """What the members of the group have done."""
         self.stager: StagingClient | None = None
         """Who writes batches, if the plan has that."""
@@ -105,7 +108,7 @@ class Clients:
     def begin(self, topic_id: bytes) -> None:
         """Start them all."""
         self._topic_id = topic_id
-        self.crew = Crew(topic_id, self._plan.partition_count)
+        self.crew = Crew(topic_id)
         if self._plan.quiet_after_s is not None:
             self._world.clock.call_later(self._plan.quiet_after_s, self._leave_last_alone)
         for number in range(self._plan.member_count):
@@ -118,6 +121,8 @@ class Clients:
             self.add("maker", partial(self._maker, self._plan.churn_pause_s))
         if self._plan.move_pause_s is not None:
             self.add("mover", self._mover)
+        if self._plan.grow_pause_s is not None:
+            self.add("grower", self._grower)
         if self._plan.visit_pause_s is not None:
             self.add("visitor", self._visitor)
         if self._plan.stage_pause_s is not None:
@@ -174,7 +179,7 @@ class Clients:
             await self._ended(name)
 
     def _crew_is_behind(self, ends: dict[int, int]) -> bool:
-        committed = self.crew.committed(self._minutes.groups)
+        committed = self.crew.committed(self._minutes.groups, ends)
         return any(committed[partition] < end for partition, end in ends.items())
 
     async def _ended(self, name: str) -> None:
@@ -200,7 +205,7 @@ class Clients:
     def _values(self, generation: str, plan: ProducerPlan) -> Values:
         self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
         random = self._world.streams.stream(f"writer {generation}")
-        values = Values(generation, plan, random, self._plan.partition_count)
+        values = Values(generation, plan, random, self._growth.count)
         values.leaves_last_alone = self._is_last_alone
         self._all_values.append(values)
         return values
@@ -241,6 +246,12 @@ class Clients:
         mover = Mover(self._plan, random, self._sometimes)
         self.employ("mover", mover)
         return mover.run
+
+    def _grower(self) -> Program:
+        random = self._world.streams.stream(self.generation("grower"))
+        grower = Grower(self._plan, random, self._growth)
+        self.employ("grower", grower)
+        return grower.run
 
     def _staging(self, random: Random) -> Callable[[], Program]:
         """Return what makes the same stager run again, so that it goes on where it was."""

@@ -3,6 +3,8 @@
 They commit behind what they have processed, so every record is processed at least once.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from random import Random
 from typing import Final, final
 
@@ -34,22 +36,22 @@ _LOOKS = 0.05
 class Crew:
     """What all members of the group have done together."""
 
-    def __init__(self, topic_id: bytes, partition_count: int) -> None:
+    def __init__(self, topic_id: bytes) -> None:
         """Have done nothing."""
         self.topic_id = topic_id
         self.processed: dict[Place, bytes] = {}
         """Every record that was handed out to a member."""
-        self.told: dict[int, int] = dict.fromkeys(range(partition_count), 0)
+        self.told: Counter[int] = Counter()
         """By partition: up to where somebody was told that it is committed (exclusive end)."""
         self.is_hurried = False
         """Whether work takes hardly any time any more."""
 
-    def committed(self, groups: ConsumerGroups) -> dict[int, int]:
+    def committed(self, groups: ConsumerGroups, partitions: Iterable[int]) -> dict[int, int]:
         """Return by partition up to where the group is, by what was agreed on."""
         group = groups.groups.get(GROUP)
         found = {
             partition: None if group is None else group.committed((self.topic_id, partition))
-            for partition in self.told
+            for partition in partitions
         }
         return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 
@@ -139,8 +141,9 @@ class Member:
     async def _look(self, consumer: Consumer) -> None:
         """Ask how far the group is; it never is behind what somebody was told before."""
         least = dict(self._crew.told)
-        found = await consumer.committed([(TOPIC, partition) for partition in least])
+        asked = [(TOPIC, partition) for partition in sorted({0, *least})]
+        found = await consumer.committed(asked)
         for at, offset in found.items():
             place = (self._crew.topic_id, at.partition)
             commit = GroupCommit(GROUP, place, offset or 0)
-            self._minutes.found_committed(commit, least[at.partition])
+            self._minutes.found_committed(commit, least.get(at.partition, 0))

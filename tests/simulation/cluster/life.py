@@ -235,7 +235,7 @@ class _Life:
         crew = self._clients.crew
         raise ViolationError(
             "Liveness",
-            f"a group is at {crew.committed(self.minutes.groups)}, and records go to {ends}",
+            f"a group is at {crew.committed(self.minutes.groups, ends)}, and records go to {ends}",
         )
 
     async def _create_topic(self) -> bytes:

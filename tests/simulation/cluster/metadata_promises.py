@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple, final
 
-from coordinator.catalog import TopicAltered, TopicCreated, TopicDeleted
+from coordinator.catalog import TopicAltered, TopicCreated, TopicDeleted, TopicGrown
 from coordinator.cluster.records import (
     BrokerChanged,
     BrokerRegistered,
@@ -26,7 +26,8 @@ class AnswersAreCommitted(NodeChecker):
     Definition: when a client is told that a topic is created, some node has applied the record that
     says so. When it is told that one was deleted, none is there of this name that was there before
     it asked. When it is told that one has other settings, one of this name had them at some moment
-    since it asked. Since no applied entry is ever another one, it is so for ever.
+    since it asked. When it is told how many partitions one has, one of this name has had so many.
+    Since no applied entry is ever another one, it is so for ever.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,8 @@ class AnswersAreCommitted(NodeChecker):
         """By name: when the topic of that name was created that is there."""
         self._settings: dict[str, list[tuple[float, Mapping[str, str]]]] = {}
         """By name: all settings that its topics ever had, and since when."""
+        self._counts: dict[str, set[int]] = {}
+        """By name: how many partitions its topics ever had."""
 
     def committed(self, index: int, records: Sequence[object]) -> None:
         """See `NodeChecker`."""
@@ -46,6 +49,9 @@ class AnswersAreCommitted(NodeChecker):
                     self._names[record.topic_id] = record.name
                     self._there_since[record.name] = self.now()
                     self._note(record.name, record.overrides)
+                    self._counts.setdefault(record.name, set()).add(record.partition_count)
+                case TopicGrown():
+                    self._counts[self._names[record.topic_id]].add(record.partition_count)
                 case TopicDeleted():
                     self._there_since.pop(self._names[record.topic_id], None)
                 case TopicAltered():
@@ -73,6 +79,11 @@ class AnswersAreCommitted(NodeChecker):
             for (_, overrides), end in zip(known, ends, strict=False)
         ):
             self.fail(f"{name} is said to have been given {settings}, and has had {known[-3:]}")
+
+    def told_partitions(self, name: str, count: int) -> None:
+        """See `NodeChecker`."""
+        if count not in self._counts.get(name, ()):
+            self.fail(f"{name} is said to have {count} partitions, which is not committed")
 
     def _note(self, name: str, overrides: Mapping[str, str]) -> None:
         self._settings.setdefault(name, []).append((self.now(), overrides))

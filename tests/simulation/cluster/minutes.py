@@ -149,6 +149,9 @@ class NodeChecker:
     def told_altered(self, name: str, settings: Mapping[str, str], asked_at: float) -> None:
         """A client that asked for it then was told that the topic has these settings now."""
 
+    def told_partitions(self, name: str, count: int) -> None:
+        """A client was told that the topic of a name has so many partitions."""
+
     def served(self, served: Served) -> None:
         """A client was answered by whoever acts as the leader of a partition."""
 
@@ -326,6 +329,10 @@ class Minutes:
     def told_altered(self, name: str, settings: Mapping[str, str], asked_at: float) -> None:
         """See `NodeChecker`."""
         self.tell(lambda checker: checker.told_altered(name, settings, asked_at))
+
+    def told_partitions(self, name: str, count: int) -> None:
+        """See `NodeChecker`."""
+        self.tell(lambda checker: checker.told_partitions(name, count))
 
     def served(self, served: Served) -> None:
         """See `NodeChecker`."""

@@ -77,6 +77,7 @@ _MEMBER_COUNTS = (0, 0, 2, 3)
 _LAST_ATTEMPTS = 8
 _REPLICATED = 0.3
 _MOVES = 0.4
+_GROWS = 0.4
 _QUIET = 0.5
 _STAGES = 0.4
 _OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
@@ -110,6 +111,8 @@ class ClusterPlan(LifePlan, frozen=True):
     """Mean time between two questions of a client that asks brokers whether they lead or not."""
     move_pause_s: float | None = None
     """Mean time between two deeds of a client that moves leaderships and replicas."""
+    grow_pause_s: float | None = None
+    """Mean time between two deeds of a client that adds partitions to the topic."""
     clock_jump_s: float = 7200.0
     """From the farthest that a clock is put back to the farthest that it is put forward."""
     clock_error_s: float = 0.0
@@ -190,6 +193,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         clock_drift=random.choice([0.0, 0.0, 0.0005, 0.1]),
         reads_from_followers=streams.stream("readers").random() < 0.5,
         quiet_after_s=_draw_quiet(streams.stream("quiet"), seconds),
+        grow_pause_s=_draw_growth(streams.stream("growth")),
         stage_pause_s=_draw_staging(streams.stream("staging"), durability),
     )
 
@@ -203,6 +207,10 @@ def _draw_staging(random: Random, durability: str) -> float | None:
 def _draw_moves(random: Random, replication_factor: int) -> float | None:
     is_moved = replication_factor > 1 and random.random() < _MOVES
     return 10 ** random.uniform(-0.5, 0.7) if is_moved else None
+
+
+def _draw_growth(random: Random) -> float | None:
+    return 10 ** random.uniform(0.0, 1.0) if random.random() < _GROWS else None
 
 
 def _draw_durability(random: Random, replication_factor: int) -> str:

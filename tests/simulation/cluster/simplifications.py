@@ -21,6 +21,7 @@ SIMPLIFICATIONS: Final[tuple[Simplification[ClusterPlan], ...]] = (
     lambda plan: replace(plan, churn_pause_s=None),
     lambda plan: replace(plan, visit_pause_s=None),
     lambda plan: replace(plan, move_pause_s=None),
+    lambda plan: replace(plan, grow_pause_s=None),
     lambda plan: replace(plan, quiet_after_s=None),
     lambda plan: replace(plan, stage_pause_s=None),
     lambda plan: replace(plan, partition_count=1),

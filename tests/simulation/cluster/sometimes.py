@@ -21,6 +21,8 @@ PROBES: Final = {
     "creation unknown": "who asked for it was not told what came of it",
     "topic deleted": "a topic was deleted among the faults",
     "deletion unknown": "who asked for it was not told what came of it",
+    "partitions added": "a topic got more partitions while records were under way",
+    "growth unknown": "who asked for that was not told what came of it",
     "topic altered": "settings were altered",
     "outcome unknown": "a producer gave up a record and does not know whether it is kept",
     "send refused": "a producer was told that a record is not in the log, and never will be",
