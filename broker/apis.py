@@ -46,6 +46,7 @@ APIS: Final[tuple[api.Api[Any, Any], ...]] = (
     api.DESCRIBE_MOVES,
     api.DRAIN_BROKER,
     api.UNREGISTER_BROKER,
+    api.DESCRIBE_CONFIG,
     api.CREATE_QUEUE,
     api.DESCRIBE_QUEUES,
     api.ALTER_QUEUE,

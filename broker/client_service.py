@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.config import BrokerConfig
 from broker.dispatch import ClientHandlers, Dispatcher, SlowHandler
+from broker.handlers.broker_config import BrokerConfigHandler
 from broker.handlers.cluster import ClusterHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.groups import CommitHandler
@@ -21,6 +22,7 @@ from broker.handlers.session import SessionHandler
 from broker.handlers.topic_extents import TopicExtentsHandler
 from broker.handlers.topic_usage import TopicUsageHandler
 from broker.handlers.topics import TopicsHandler
+from broker.live_config import LiveConfig
 from broker.log_extents import LogExtents
 from broker.partition_keeper import PartitionKeeper
 from broker.queues.handlers import QueueSurroundings, queue_handlers
@@ -38,7 +40,7 @@ _Slow = Mapping[Api[Any, Any], SlowHandler]
 
 def serve_clients(
     surroundings: Surroundings,
-    config: BrokerConfig,
+    live_config: LiveConfig,
     keeper: PartitionKeeper,
     *,
     retention: Retention,
@@ -46,6 +48,7 @@ def serve_clients(
     dispatcher: Dispatcher,
 ) -> None:
     """Begin to serve clients, and the other brokers that ask on their behalf."""
+    config = live_config.own
     env, nursery, cluster = surroundings.env, surroundings.nursery, surroundings.cluster
     partitions, flusher = surroundings.partitions, surroundings.flusher
     session = SessionHandler(config, cluster, partitions)
@@ -87,6 +90,7 @@ def serve_clients(
                 **_topics(surroundings, config, keeper, offsets),
                 **_groups(groups),
                 **_cluster(cluster),
+                api.DESCRIBE_CONFIG: BrokerConfigHandler(live_config).describe,
                 **_queues(QueueAdminHandler(env, config, cluster, keeper)),
             },
         )

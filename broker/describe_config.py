@@ -69,8 +69,9 @@ _CLUSTER = """
 
 Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
 kept in the metadata of the cluster. Where a broker has a setting of the same name, this one is
-above all that it was started with, and `own` leaves it to each broker. All other settings of
-brokers take a restart.
+above all that it was started with, and `own` leaves it to each broker. For one broker it is set
+with `NAME@NODE`, above what is set for all. All other settings of brokers take a restart.
+`tidelog cluster config NODE` lists what is in force at a broker, and who said so.
 """
 
 

@@ -8,7 +8,7 @@ stop goes back: others take over what they can, clients get their answers, every
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -84,8 +84,14 @@ class Broker:
         directory: DataDirectory,
         listener: Listener,
         nursery: trio.Nursery,
+        *,
+        sources: Mapping[str, str] | None = None,
     ) -> None:
-        """Be in nobody's service yet; tasks run in `nursery`."""
+        """Be in nobody's service yet; tasks run in `nursery`.
+
+        `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
+        """
+        self._sources = sources
         self._env = env
         self._config = config
         self._directory = directory
@@ -179,11 +185,11 @@ class Broker:
         await keeper.start()
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
-        config = LiveConfig(self._config, lambda: cluster.metadata.state.config)
+        config = LiveConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
         retention = Retention(self._env, config, partitions, self._flusher)
         serve_clients(
             self._surroundings,
-            self._config,
+            config,
             keeper,
             retention=retention,
             waiting=self._waiting,
@@ -393,12 +399,15 @@ class Broker:
 
 
 @asynccontextmanager
-async def open_broker(config: BrokerConfig, env: Env, disk: Disk) -> AsyncGenerator[Broker, None]:
+async def open_broker(
+    config: BrokerConfig, env: Env, disk: Disk, *, sources: Mapping[str, str] | None = None
+) -> AsyncGenerator[Broker, None]:
     """Run a broker while the block runs; then stop it cleanly.
 
     One that was started with peers is there when a majority of its cluster is. If cancelled, or if
     the block raises, the broker ends at once, as in a crash: what was acknowledged is safe, and the
-    next start looks at the rest. The block is cancelled when the broker must not go on.
+    next start looks at the rest. The block is cancelled when the broker must not go on. `sources`
+    says where each setting comes from, as in `ResolvedConfig`, for people who ask.
 
     Raises:
         DataDirectoryError: The data directory is in use, of another node or cluster, or damaged.
@@ -417,7 +426,7 @@ async def open_broker(config: BrokerConfig, env: Env, disk: Disk) -> AsyncGenera
         try:
             failure: Exception | None = None
             async with trio.open_nursery() as nursery:
-                broker = Broker(env, config, directory, listener, nursery)
+                broker = Broker(env, config, directory, listener, nursery, sources=sources)
                 try:
                     await broker.start()
                     env.probe(

@@ -17,7 +17,7 @@ from client.queue_admin import Setting as QueueSetting
 from client.queue_counting import DescribedQueue, count_messages, described
 from client.topic_admin import Setting, TopicAdmin, as_text
 from wire import api
-from wire.cluster_admin import DescribeClusterReply, LeaderElected
+from wire.cluster_admin import DescribeClusterReply, DescribeConfigReply, LeaderElected
 from wire.groups import GroupListing
 from wire.queue_admin import CreateQueueReply
 from wire.reassignment import PartitionMove, PartitionMoved, ReassignRequest
@@ -338,7 +338,21 @@ class Admin(TopicAdmin):
     ) -> dict[str, str]:
         """Set settings of the cluster, or put them back to their defaults; return all of them.
 
+        What brokers were started with can be set for all, `scrub_bytes_per_s`, and above that for
+        one of them, `scrub_bytes_per_s@3`.
+
         Raises:
             InvalidConfigError: A setting is unknown or not legal; the message lists all.
+            InvalidRequestError: There is no such broker.
         """
         return await cluster_admin.alter_cluster(self._cluster, as_text(set or {}), list(reset))
+
+    async def broker_config(self, node_id: int | None = None) -> DescribeConfigReply:
+        """Return the settings of a running broker, where each comes from, and which can be changed.
+
+        Of any broker that answers if `node_id` is not given.
+
+        Raises:
+            ConnectError: The broker cannot be reached, or there is none of this id.
+        """
+        return await cluster_admin.broker_config(self._cluster, node_id)

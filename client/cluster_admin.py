@@ -14,6 +14,8 @@ from wire.cluster_admin import (
     AlterClusterRequest,
     DescribeClusterReply,
     DescribeClusterRequest,
+    DescribeConfigReply,
+    DescribeConfigRequest,
     ElectLeadersRequest,
     LeaderElected,
     TopicToElect,
@@ -108,6 +110,19 @@ async def alter_cluster(
     """See `Admin.alter_cluster`."""
     request = AlterClusterRequest(changes, resets)
     return (await cluster.ask_any(api.ALTER_CLUSTER, request, is_repeatable=True)).config
+
+
+async def broker_config(cluster: Cluster, node_id: int | None) -> DescribeConfigReply:
+    """See `Admin.broker_config`."""
+    request = DescribeConfigRequest()
+    if node_id is None:
+        return await cluster.ask_any(api.DESCRIBE_CONFIG, request, is_repeatable=True)
+
+    async def ask() -> DescribeConfigReply:
+        connection = await cluster.connection_to(node_id)
+        return await cluster.ask_once(connection, api.DESCRIBE_CONFIG, request)
+
+    return await cluster.retry(ask, is_repeatable=True)
 
 
 async def _set_drained(cluster: Cluster, node_id: int, *, is_drained: bool) -> None:

@@ -15,7 +15,7 @@ from client.queue_admin import Setting as QueueSetting
 from client.queue_counting import DescribedQueue
 from client.topic_admin import Setting
 from tidelog.trio_thread import TrioThread
-from wire.cluster_admin import DescribeClusterReply, LeaderElected
+from wire.cluster_admin import DescribeClusterReply, DescribeConfigReply, LeaderElected
 from wire.fetch import PartitionOffset
 from wire.groups import GroupListing
 from wire.queue_admin import CreateQueueReply
@@ -246,6 +246,10 @@ class Admin:
     ) -> dict[str, str]:
         """Change settings of the cluster; see `tidelog.Admin.alter_cluster`."""
         return self._thread.call(partial(self._admin.alter_cluster, set=set, reset=reset))
+
+    def broker_config(self, node_id: int | None = None) -> DescribeConfigReply:
+        """Return the settings of a running broker; see `tidelog.Admin.broker_config`."""
+        return self._thread.call(partial(self._admin.broker_config, node_id))
 
     @property
     def _admin(self) -> TrioAdmin:

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from broker.config import BrokerConfig, load_config
+from broker.config import ResolvedConfig, resolve_config
 from broker.server import Broker
 from broker.server import open_broker as open_broker_in
 from logstore.os_disk import OsDisk
@@ -25,17 +25,19 @@ async def open_broker(
         DataDirectoryError: The data directory is in use, of another node, or damaged.
         ConfigError: A setting is wrong, or the address cannot be listened on.
     """
-    config = load_config(
+    resolved = resolve_config(
         file=None,
         environment={},
         flags={"data_dir": os.fspath(data_dir), "listen": listen, **settings},
     )
-    async with open_configured_broker(config) as broker:
+    async with open_configured_broker(resolved) as broker:
         yield broker
 
 
 @asynccontextmanager
-async def open_configured_broker(config: BrokerConfig) -> AsyncGenerator[Broker, None]:
+async def open_configured_broker(resolved: ResolvedConfig) -> AsyncGenerator[Broker, None]:
     """Run a broker in the real world; see `open_broker`."""
-    async with open_broker_in(config, real_env(), OsDisk(config.data_dir)) as broker:
+    config, sources = resolved.config, resolved.sources
+    disk = OsDisk(config.data_dir)
+    async with open_broker_in(config, real_env(), disk, sources=sources) as broker:
         yield broker

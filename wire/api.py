@@ -82,6 +82,7 @@ class ApiKey(IntEnum):
     DESCRIBE_MOVES = 35
     DRAIN_BROKER = 36
     UNREGISTER_BROKER = 37
+    DESCRIBE_CONFIG = 38
     CREATE_QUEUE = 40
     DESCRIBE_QUEUES = 41
     ALTER_QUEUE = 42
@@ -258,6 +259,11 @@ UNREGISTER_BROKER = Api(
     ApiKey.UNREGISTER_BROKER,
     cluster_admin.UnregisterBrokerRequest,
     cluster_admin.UnregisterBrokerReply,
+)
+DESCRIBE_CONFIG = Api(
+    ApiKey.DESCRIBE_CONFIG,
+    cluster_admin.DescribeConfigRequest,
+    cluster_admin.DescribeConfigReply,
 )
 CREATE_QUEUE = Api(
     ApiKey.CREATE_QUEUE, queue_admin.CreateQueueRequest, queue_admin.CreateQueueReply

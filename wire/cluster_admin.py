@@ -155,7 +155,7 @@ class AlterClusterRequest(msgspec.Struct, frozen=True, array_like=True):
     """Change settings of the cluster; durable and in force when the reply comes."""
 
     set_config: dict[str, str]
-    """Settings to set."""
+    """Settings to set: `NAME` for the cluster, `NAME@NODE` for one broker."""
     reset_config: list[str]
     """Settings to put back to their defaults."""
 
@@ -164,7 +164,31 @@ class AlterClusterReply(msgspec.Struct, frozen=True, array_like=True):
     """The settings after the change."""
 
     config: dict[str, str]
-    """Every setting with its value in force."""
+    """Every setting with its value in force, and what is set for single brokers."""
+
+
+class DescribeConfigRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask for the settings of the broker at the other end, as they are now."""
+
+
+class BrokerSetting(msgspec.Struct, frozen=True, array_like=True):
+    """One setting of a broker."""
+
+    name: str
+    value: str
+    """What is in force now; sizes in bytes, durations in milliseconds."""
+    source: str
+    """Who gave it: `default`, the name of a file, of a variable of the environment or of a flag;
+    `cluster` or `broker` if it was set while brokers ran, for all of them or for this one."""
+    is_changed_at_run_time: bool
+    """Whether `ALTER_CLUSTER` can set it."""
+
+
+class DescribeConfigReply(msgspec.Struct, frozen=True, array_like=True):
+    """All settings of one broker."""
+
+    node_id: int
+    settings: list[BrokerSetting]
 
 
 class UnregisterBrokerRequest(msgspec.Struct, frozen=True, array_like=True):

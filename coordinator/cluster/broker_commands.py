@@ -29,10 +29,12 @@ from coordinator.cluster.records import (
     BrokerDrained,
     BrokerRegistered,
     BrokerUnregistered,
+    ClusterConfigSet,
     Partition,
     PartitionsAdded,
     Record,
 )
+from coordinator.cluster.settings import without_node
 from coordinator.cluster.state import ClusterState
 from wire.errors import DuplicateBrokerError, InvalidRequestError, StaleBrokerEpochError
 
@@ -214,7 +216,11 @@ def _unregister(state: ClusterState, command: UnregisterBroker) -> Outcome:
             f"broker {broker.node_id} still has {replica_count} replicas; move them to other"
             f" brokers first: tidelog cluster drain {broker.node_id}"
         )
-    return Outcome([BrokerUnregistered(broker.node_id)], Done())
+    records: list[Record] = [BrokerUnregistered(broker.node_id)]
+    overrides = without_node(state.overrides, broker.node_id)
+    if overrides != state.overrides:
+        records.append(ClusterConfigSet(overrides))  # A later broker of this id is another one.
+    return Outcome(records, Done())
 
 
 def _drain(state: ClusterState, command: DrainBroker) -> Outcome:

@@ -4,7 +4,7 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator.catalog import Topic
@@ -42,6 +42,8 @@ class ClusterConfig:
     maintenance_interval_ms: int | None = None
     retention_disk_bytes: int | None = None
     scrub_bytes_per_s: int | None = None
+    by_node: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, dict[str, int]])
+    """What is set for single brokers, above what is set for all."""
 
 
 _OWN: Final = "own"
@@ -115,6 +117,11 @@ CLUSTER_SETTINGS: Final = {
     )
 }
 """Every setting of the cluster, by name, sorted."""
+BROKER_SETTINGS: Final = tuple(
+    name for name, setting in CLUSTER_SETTINGS.items() if setting.default == _OWN
+)
+"""Those that brokers have as well; they may be set for one broker: `NAME@NODE`."""
+_AT: Final = "@"
 
 
 def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
@@ -124,30 +131,51 @@ def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
         InvalidConfigError: A value is not legal, or there is no such setting.
     """
     values: dict[str, int | None] = {}
-    for name, text in overrides.items():
-        check_cluster_setting_name(name)
-        value = CLUSTER_SETTINGS[name].parse(name, text)
+    by_node: dict[int, dict[str, int]] = {}
+    for full_name, text in overrides.items():
+        name, node_id = setting_and_node(full_name)
+        value = CLUSTER_SETTINGS[name].parse(full_name, text)
         assert not isinstance(value, str)
-        values[name] = value
-    return ClusterConfig(**values)
+        if node_id is None:
+            values[name] = value
+        else:
+            assert value is not None, "no setting of brokers has a word for no limit"
+            by_node.setdefault(node_id, {})[name] = value
+    return ClusterConfig(**values, by_node=by_node)
 
 
-def check_cluster_setting_name(name: str) -> None:
-    """Check that there is a setting of this name.
+def setting_and_node(full_name: str) -> tuple[str, int | None]:
+    """Return the name of a setting, and for which broker it is: `NAME`, or `NAME@NODE`.
 
     Raises:
-        InvalidConfigError: Listing the settings that there are.
+        InvalidConfigError: There is no such setting, listing those that there are; or it cannot be
+            set for one broker.
     """
+    name, at, node = full_name.partition(_AT)
     if name not in CLUSTER_SETTINGS:
         known = ", ".join(CLUSTER_SETTINGS)
         raise InvalidConfigError(f"there is no cluster setting {name!r}; there are {known}")
+    if not at:
+        return name, None
+    if name not in BROKER_SETTINGS:
+        known = ", ".join(BROKER_SETTINGS)
+        raise InvalidConfigError(f"{name} cannot be set for one broker; those are {known}")
+    if not (node.isascii() and node.isdecimal() and node == str(int(node))):
+        raise InvalidConfigError(f"{full_name}: {node!r} is no node id; say {name}@1 for node 1")
+    return name, int(node)
+
+
+def without_node(overrides: Mapping[str, str], node_id: int) -> dict[str, str]:
+    """Return overrides without what is set for one broker."""
+    return {name: text for name, text in overrides.items() if setting_and_node(name)[1] != node_id}
 
 
 def shown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return every setting as people write it: what is set, or the default."""
-    return {
+    """Return every setting as people write it, set or default, and what is set for one broker."""
+    shown = {
         name: overrides.get(name, setting.default) for name, setting in CLUSTER_SETTINGS.items()
     }
+    return {**shown, **{name: overrides[name] for name in sorted(overrides.keys() - shown.keys())}}
 
 
 def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:

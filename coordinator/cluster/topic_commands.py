@@ -16,6 +16,7 @@ from coordinator.catalog import (
     altered_topic,
     check_partition_count,
 )
+from coordinator.cluster.broker_commands import check_known
 from coordinator.cluster.changes import PartitionChanges
 from coordinator.cluster.commands import (
     AddPartitions,
@@ -42,9 +43,9 @@ from coordinator.cluster.records import (
     Record,
 )
 from coordinator.cluster.settings import (
-    check_cluster_setting_name,
     cluster_config,
     default_replication_factor,
+    setting_and_node,
 )
 from coordinator.cluster.state import ClusterState
 from coordinator.topic_config import REPLICATION_FACTOR_MAX
@@ -243,8 +244,12 @@ def _delete(state: ClusterState, command: DeleteTopic) -> Outcome:
 
 def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> Outcome:
     overrides = {**state.overrides, **command.set_overrides}
+    for name in command.set_overrides:
+        _, node_id = setting_and_node(name)
+        if node_id is not None:
+            check_known(state, [node_id])
     for name in command.reset_overrides:
-        check_cluster_setting_name(name)
+        setting_and_node(name)
         if name in command.set_overrides:
             raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
         overrides.pop(name, None)

@@ -31,6 +31,37 @@ def test_what_was_turned_off_at_the_start_stays_off() -> None:
     assert off().scrub_bytes_per_s == 0
 
 
+def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
+    sources = {**dict.fromkeys(FIELDS, "default"), "flush_interval_ms": "tidelog.toml"}
+    said = cluster_config({"scrub_bytes_per_s": "9000", "scrub_bytes_per_s@2": "5000"})
+
+    found = {
+        node_id: LiveConfig(
+            BrokerConfig(node_id=node_id, flush_interval_ms=70), lambda: said, sources
+        )
+        for node_id in (1, 2)
+    }
+
+    assert {node_id: live().scrub_bytes_per_s for node_id, live in found.items()} == {
+        1: 9000,
+        2: 5000,
+    }
+    assert {node_id: live.sources()["scrub_bytes_per_s"] for node_id, live in found.items()} == {
+        1: "cluster",
+        2: "broker",
+    }
+    assert {live.sources()["flush_interval_ms"] for live in found.values()} == {"tidelog.toml"}
+    assert {live.sources()["listen"] for live in found.values()} == {"default"}
+
+
+def test_what_was_turned_off_at_the_start_stays_off_for_one_broker_too() -> None:
+    said = cluster_config({"scrub_bytes_per_s@1": "5000"})
+    off = LiveConfig(BrokerConfig(scrub_bytes_per_s=0), lambda: said)
+
+    assert off().scrub_bytes_per_s == 0
+    assert off.sources()["scrub_bytes_per_s"] == "default"
+
+
 @pytest.mark.parametrize("name", CHANGED_AT_RUN_TIME)
 def test_the_cluster_takes_no_value_that_a_broker_would_refuse(name: str) -> None:
     limits = FIELDS[name].metadata

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
+from broker.config import resolve_config
 from client.client import connect
 from tidelog.embedded import open_broker, open_configured_broker
 from wire.errors import ConfigError, DataDirectoryError
@@ -66,7 +66,8 @@ async def test_a_directory_in_use_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_whole_configuration_can_be_given(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=str(tmp_path), listen="127.0.0.1:0")
+    flags = {"data_dir": str(tmp_path), "listen": "127.0.0.1:0"}
+    resolved = resolve_config(file=None, environment={}, flags=flags)
 
-    async with open_configured_broker(config) as broker:
+    async with open_configured_broker(resolved) as broker:
         assert not broker.address.endswith(":0")

@@ -7,8 +7,11 @@ from wire.cluster_admin import (
     AcceptedLoss,
     AlterClusterReply,
     AlterClusterRequest,
+    BrokerSetting,
     DescribeClusterReply,
     DescribeClusterRequest,
+    DescribeConfigReply,
+    DescribeConfigRequest,
     ElectLeadersReply,
     ElectLeadersRequest,
     LeaderElected,
@@ -181,3 +184,13 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "reassign_request_v1": _REASSIGNED,
 }
 """See `tests.wire.samples.IN_OLDER_VERSIONS`."""
+DESCRIBE_CONFIG = (
+    DescribeConfigRequest(),
+    DescribeConfigReply(
+        node_id=3,
+        settings=[
+            BrokerSetting("listen", "0.0.0.0:8433", "TIDELOG_LISTEN", False),
+            BrokerSetting("scrub_bytes_per_s", "8388608", "broker", True),
+        ],
+    ),
+)

@@ -19,7 +19,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import change_options, examples, json_option
 from tidelog.cli.reassignment import reassignment, run_moves, wait_option
-from tidelog.cli.tables import counted, print_facts, print_json
+from tidelog.cli.tables import counted, print_facts, print_json, print_table
 from wire.cluster_admin import DescribeClusterReply
 
 
@@ -61,6 +61,7 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
 @cluster.command(
     epilog=examples(
         "tidelog cluster alter --set reassignment_bytes_per_s=20MB",
+        "tidelog cluster alter --set scrub_bytes_per_s=8MiB --set scrub_bytes_per_s@3=1MiB",
         "tidelog cluster alter --reset reassignment_bytes_per_s",
     )
 )
@@ -72,7 +73,8 @@ def alter(
 ) -> None:
     """Change settings of the cluster, or show them if there is nothing to change.
 
-    They are in force at once, everywhere.
+    They are in force at once, everywhere. Settings that brokers were started with can be set for
+    all, and above that for one: NAME@NODE.
     """
     settings = ask(
         broker, lambda client: client.admin.alter_cluster(set=dict(changes), reset=resets)
@@ -81,6 +83,41 @@ def alter(
         print_json(settings)
     else:
         print_facts(settings)
+
+
+@cluster.command(
+    epilog=examples("tidelog cluster config", "tidelog cluster config 3 --json"),
+    short_help="Show the settings of a running broker.",
+)
+@click.argument("node", type=click.IntRange(min=1), required=False)
+@broker_option
+@json_option
+def config(node: int | None, broker: str, as_json: bool) -> None:
+    """Show the settings of NODE as they are now, and who gave each of them.
+
+    Of the broker that is asked if no node is named. `cluster` and `broker` in the column SOURCE
+    mean `tidelog cluster alter`, for all brokers and for this one; LIVE are those that it can set.
+    All others take a restart: `tidelog config show` says what a broker would be told.
+    """
+    found = ask(broker, lambda client: client.admin.broker_config(node))
+    if as_json:
+        settings = {
+            each.name: {
+                "value": each.value,
+                "source": each.source,
+                "is_changed_at_run_time": each.is_changed_at_run_time,
+            }
+            for each in found.settings
+        }
+        print_json({"node_id": found.node_id, "settings": settings})
+        return
+    print_table(
+        ["SETTING", "VALUE", "SOURCE", "LIVE"],
+        [
+            (each.name, each.value, each.source, "yes" if each.is_changed_at_run_time else "")
+            for each in found.settings
+        ],
+    )
 
 
 @cluster.command(

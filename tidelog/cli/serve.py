@@ -10,7 +10,7 @@ from importlib.metadata import version
 import click
 import trio
 
-from broker.config import BrokerConfig, load_config
+from broker.config import BrokerConfig, ResolvedConfig, resolve_config
 from tidelog.cli.log_format import configure_logging
 from tidelog.cli.options import examples, server_options
 from tidelog.cli.signals import on_signal
@@ -48,7 +48,8 @@ def serve(config_file: str | None, worker_count: int, **flags: object) -> int:
     and everything is put on disk. A second signal ends it at once, which loses nothing that was
     acknowledged, but the next start has to look at what was not on disk yet.
     """
-    config = load_config(file=config_file, environment=os.environ, flags=flags)
+    resolved = resolve_config(file=config_file, environment=os.environ, flags=flags)
+    config = resolved.config
     if worker_count > 1:
         plans = worker_plans(config, worker_count)
         configure_logging(config.log_format, config.log_level)
@@ -56,11 +57,11 @@ def serve(config_file: str | None, worker_count: int, **flags: object) -> int:
     check_no_workers(config.data_dir)
     configure_logging(config.log_format, config.log_level)
     _allow_many_files(config)
-    trio.run(_serve, config)
+    trio.run(_serve, resolved)
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(resolved: ResolvedConfig) -> None:
     starting = trio.CancelScope()
     ending = trio.Event()
     is_started = False
@@ -73,7 +74,7 @@ async def _serve(config: BrokerConfig) -> None:
 
     async with on_signal(end):
         with starting:
-            async with open_configured_broker(config) as broker:
+            async with open_configured_broker(resolved) as broker:
                 is_started = True
                 # What is there now stays; to look through it for garbage would hold up everything
                 # for some 30 ms, again and again.
@@ -82,7 +83,7 @@ async def _serve(config: BrokerConfig) -> None:
                     "tidelog %s listening on %s, data in %s",
                     version("tidelog"),
                     broker.address,
-                    config.data_dir,
+                    resolved.config.data_dir,
                 )
                 await ending.wait()
 

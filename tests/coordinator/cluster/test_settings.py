@@ -6,10 +6,12 @@ from coordinator.catalog import Topic
 from coordinator.cluster.settings import (
     CLUSTER_SETTINGS,
     ClusterConfig,
-    check_cluster_setting_name,
     cluster_config,
     default_replication_factor,
     min_in_sync_replicas,
+    setting_and_node,
+    shown_settings,
+    without_node,
 )
 from coordinator.topic_config import topic_config
 from wire.errors import InvalidConfigError
@@ -37,7 +39,38 @@ def test_a_value_out_of_range_is_refused(text: str, reason: str) -> None:
 
 def test_an_unknown_setting_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidConfigError, match="min_in_sync_replicas, reass"):
-        check_cluster_setting_name("colour")
+        setting_and_node("colour")
+
+
+def test_a_setting_of_brokers_may_be_set_for_one() -> None:
+    overrides = {
+        "scrub_bytes_per_s": "1MB",
+        "scrub_bytes_per_s@3": "2kB",
+        "flush_interval_ms@3": "1s",
+    }
+
+    config = cluster_config(overrides)
+
+    assert config.scrub_bytes_per_s == 1_000_000
+    assert config.by_node == {3: {"scrub_bytes_per_s": 2000, "flush_interval_ms": 1000}}
+    assert list(shown_settings(overrides))[-2:] == ["flush_interval_ms@3", "scrub_bytes_per_s@3"]
+    assert without_node(overrides, 3) == {"scrub_bytes_per_s": "1MB"}
+    assert without_node(overrides, 1) == overrides
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("replication_factor@1", "cannot be set for one broker"),
+        ("scrub_bytes_per_s@", "'' is no node id"),
+        ("scrub_bytes_per_s@01", "'01' is no node id"),
+        ("scrub_bytes_per_s@-1", "'-1' is no node id"),
+        ("scrub_bytes_per_s@1@2", "'1@2' is no node id"),
+    ],
+)
+def test_what_cannot_be_set_for_one_broker_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        cluster_config({name: "2000"})
 
 
 @pytest.mark.parametrize(("brokers", "replicas"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)])

@@ -122,3 +122,68 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert setting.partition("=")[0] in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> None:
+    changes = ["--set", "scrub_bytes_per_s=8MiB", "--set", "scrub_bytes_per_s@1=1MiB"]
+    assert main.run(["cluster", "alter", *changes, "--set", "flush_interval_ms=2s"]) == 0
+    assert "scrub_bytes_per_s@1" in capsys.readouterr().out
+
+    assert main.run(["cluster", "config", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["node_id"] == 1
+    settings = found["settings"]
+    assert settings["scrub_bytes_per_s"] == {
+        "value": "1048576",
+        "source": "broker",
+        "is_changed_at_run_time": True,
+    }
+    assert (settings["flush_interval_ms"]["value"], settings["flush_interval_ms"]["source"]) == (
+        "2000",
+        "cluster",
+    )
+    assert settings["connections_max"]["source"] == "default"
+    assert settings["data_dir"]["source"] != "default"
+
+    resets = ["--reset", "scrub_bytes_per_s@1", "--reset", "scrub_bytes_per_s"]
+    assert main.run(["cluster", "alter", *resets, "--reset", "flush_interval_ms"]) == 0
+    capsys.readouterr()
+    assert main.run(["cluster", "config"]) == 0
+    (line,) = (
+        each
+        for each in capsys.readouterr().out.splitlines()
+        if each.startswith("scrub_bytes_per_s")
+    )
+    assert line.split()[-2:] == ["default", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("scrub_bytes_per_s@7=1MiB", "there is no broker 7; there are 1"),
+        ("scrub_bytes_per_s@one=1MiB", "'one' is no node id; say scrub_bytes_per_s@1 for node 1"),
+        (
+            "replication_factor@1=2",
+            "replication_factor cannot be set for one broker; those are disk_",
+        ),
+        ("colour@1=red", "there is no cluster setting 'colour'"),
+        ("scrub_bytes_per_s@1=5", "scrub_bytes_per_s@1"),
+    ],
+)
+@pytest.mark.usefixtures("at_broker")
+def test_what_cannot_be_set_for_one_broker_is_said_in_one_line(
+    change: str, reason: str, capsys: Printed
+) -> None:
+    assert main.run(["cluster", "alter", "--set", change]) == 1
+
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_broker_that_is_not_there_has_no_settings(capsys: Printed) -> None:
+    assert main.run(["cluster", "config", "9"]) == 1
+
+    assert capsys.readouterr().err.count("\n") == 1
