@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.golden import group_records, metadata_records, queue_journal
 from tests.golden.regenerate import (
     COMPRESSED_COLUMNS,
     FOLDER,
@@ -17,7 +18,7 @@ from wire import api
 from wire.batch_columns import decode_columns
 from wire.compression import Codec
 from wire.frame import Frame, FrameDecoder, FrameKind
-from wire.record_batch import check_produced, has_valid_payload, parse_header
+from wire.record_batch import Columns, check_produced, has_valid_payload, parse_header
 
 WRITTEN_NOW = golden_files()
 FRAME_FILES = sorted(path.name for path in (FOLDER / "frames").glob("*.bin"))
@@ -55,6 +56,24 @@ def test_the_stored_batch_is_read_as_it_was_written() -> None:
     assert decode_columns(header, batch, uncompressed_length_max=1000) == SAMPLE_COLUMNS
 
 
+def test_what_compaction_left_of_a_batch_is_read_as_it_was_written() -> None:
+    batch = (FOLDER / "record_batch_v1_sparse.bin").read_bytes()
+
+    header = parse_header(batch)
+
+    assert header is not None
+    assert has_valid_payload(header, batch)
+    assert (header.base_offset, header.next_offset, header.record_count) == (1000, 1003, 2)
+    assert decode_columns(header, batch, uncompressed_length_max=1000) == Columns(
+        2,
+        timestamp_deltas=[5, 1000],
+        keys=[None, b"user-2"],
+        values=[b"world", None],
+        headers=[(("trace", b"\x01\x02"),), ()],
+        offset_deltas=[1, 2],
+    )
+
+
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
 def test_a_compressed_batch_is_read_as_it_was_written(codec: Codec) -> None:
     batch = (FOLDER / f"record_batch_v1_{codec.name.lower()}.bin").read_bytes()
@@ -90,6 +109,13 @@ def test_a_frame_is_read_as_it_was_written(file: str) -> None:
         assert exchange.api.decode_reply(frame.header) == IN_OLDER_VERSIONS.get(
             name, exchange.reply
         )
+
+
+def test_every_golden_file_without_a_dump_has_a_reader() -> None:
+    """Each `.hex` is the `FILE` of a module here, whose tests read it line by line."""
+    files = {module.FILE.name for module in (group_records, metadata_records, queue_journal)}
+
+    assert {path.name for path in FOLDER.glob("*.hex")} == files
 
 
 def test_every_golden_file_is_known() -> None:
