@@ -16,7 +16,7 @@ from coordinator.raft_storage import stored_entry
 from wire.batch_columns import decode_columns
 from wire.env import BytesLike
 from wire.errors import WireFormatError
-from wire.queue_journal import decode
+from wire.queue_journal import Undone, decode
 from wire.record_batch import BatchHeader, Columns
 
 _UNCOMPRESSED_BYTES_MAX = 1 << 30
@@ -66,13 +66,15 @@ def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Line]:
     frame = decode(value)
     around = named_fields(frame)
     del around["entries"]
+    if frame.undone in set(Undone):
+        around["undone"] = Undone(frame.undone).name
     for entry in frame.entries:
         yield {
             "file": file,
             "type": "journal_entry",
             "offset": offset,
             **around,
-            "kind": entry.__struct_config__.tag,
+            "kind": type(entry).__name__,
             "entry": named(entry),
         }
 

@@ -7,7 +7,7 @@ it is found, and what is good behind it follows.
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -21,9 +21,20 @@ from logstore.index import FORMAT_VERSION as INDEX_VERSION
 from logstore.index import SegmentIndex, version_of_index
 from logstore.segment_format import FORMAT_VERSION, SegmentHeader
 from logstore.survey import Good
+from wire import record_batch
+from wire.compression import CODEC_NAMES
 from wire.errors import DataDirectoryError, WireFormatError
 
 _SHOWN_BYTES_MAX = 64
+_CODECS: Final = {int(codec): name for name, codec in CODEC_NAMES.items()}
+_FLAGS: Final = {
+    record_batch.FLAG_LOG_APPEND_TIME: "log_append_time",
+    record_batch.FLAG_TRANSACTIONAL: "transactional",
+    record_batch.FLAG_CONTROL: "control",
+    record_batch.FLAG_QUEUE_FIELDS: "queue_fields",
+    record_batch.FLAG_CHUNKS: "chunks",
+    record_batch.FLAG_SPARSE: "sparse",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +125,14 @@ class _SegmentDump:
                 if found.offset >= wanted.end:
                     return
                 continue
-            yield {"file": path, "type": "batch", "position": found.position, **_of(found.header)}
+            yield {
+                "file": path,
+                "type": "batch",
+                "position": found.position,
+                **_of(found.header),
+                "codec": _CODECS.get(found.header.codec),
+                "flag_names": flag_names(found.header.flags),
+            }
             if self._options.with_records or content is not Content.RECORDS:
                 yield from self._content_lines(found, content)
 
@@ -161,6 +179,11 @@ def _index_lines(disk: ReadableDisk, path: str, wanted: OffsetRange) -> Iterator
                 "position": position,
                 "max_timestamp_before_ms": before_ms,
             }
+
+
+def flag_names(flags: int) -> list[str]:
+    """Return what the flags of a batch say, but for the codec."""
+    return [name for flag, name in _FLAGS.items() if flags & flag]
 
 
 def index_problem(data: bytes, name: str) -> str:

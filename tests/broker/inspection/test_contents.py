@@ -8,7 +8,7 @@ from broker.inspection.lines import Line, OffsetRange
 from broker.inspection.places import Content
 from tests.logstore.logs import stored
 from wire.errors import WireFormatError
-from wire.queue_journal import Deleted, Frame, encode
+from wire.queue_journal import Deleted, Frame, Undone, encode
 from wire.record_batch import parse_header
 
 
@@ -20,14 +20,12 @@ def shown(values: list[bytes], content: Content) -> list[Line]:
 
 
 def test_an_entry_of_a_journal_is_shown_by_name() -> None:
-    (line,) = shown([encode(Frame(9, [Deleted([(1, 2)])]))], Content.JOURNAL)
+    frame = Frame(9, [Deleted([(1, 2)])], undone=Undone.MOVES)
 
-    assert (line["type"], line["offset"], line["now_ms"], line["kind"]) == (
-        "journal_entry",
-        5,
-        9,
-        4,
-    )
+    (line,) = shown([encode(frame)], Content.JOURNAL)
+
+    assert (line["type"], line["offset"], line["now_ms"]) == ("journal_entry", 5, 9)
+    assert (line["kind"], line["undone"]) == ("Deleted", "MOVES")
     assert line["entry"] == {"record": "Deleted", "runs": [[1, 2]]}
 
 

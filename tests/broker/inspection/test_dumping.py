@@ -4,6 +4,7 @@ import struct
 
 from crc32c import crc32c
 
+from broker.inspection.dumping import flag_names
 from broker.inspection.lines import OffsetRange
 from logstore.checkpoint import LogCheckpoint
 from logstore.segment_format import SegmentFooter, SegmentHeader
@@ -16,7 +17,8 @@ from tests.broker.inspection.stored_logs import (
     stored_log,
 )
 from tests.logstore.logs import CHECKPOINT, DIRECTORY, numbered
-from wire.record_batch import BatchHeader
+from tests.wire.batches import sparse_batch
+from wire.record_batch import KNOWN_FLAGS, BatchHeader, parse_header
 
 
 def test_every_batch_is_there_with_all_fields_of_its_header() -> None:
@@ -26,7 +28,9 @@ def test_every_batch_is_there_with_all_fields_of_its_header() -> None:
 
     batches = of_type(found, "batch")
     assert [line["base_offset"] for line in batches] == list(range(BATCH_COUNT))
-    assert set(batches[0]) == {"file", "type", "position"} | fields_of(BatchHeader)
+    names = {"file", "type", "position", "codec", "flag_names"}
+    assert set(batches[0]) == names | fields_of(BatchHeader)
+    assert (batches[0]["codec"], batches[0]["flag_names"]) == ("none", [])
     assert of_type(found, "bad") == []
     assert set(of_type(found, "segment")[0]) >= fields_of(SegmentHeader)
     assert set(of_type(found, "footer")[0]) >= fields_of(SegmentFooter)
@@ -138,3 +142,19 @@ def _newer(data: bytes, version_at: int, crc_at: int) -> bytes:
     body = b"" if crc_at == 60 else changed[crc_at + 4 :]
     crc = struct.pack("<I", crc32c(body, crc32c(changed[:crc_at])))
     return changed[:crc_at] + crc + changed[crc_at + 4 :]
+
+
+def test_what_the_flags_of_a_batch_mean_is_said() -> None:
+    header = parse_header(sparse_batch())
+
+    assert header is not None
+    assert flag_names(header.flags) == ["sparse"]
+    assert flag_names(KNOWN_FLAGS) == [
+        "log_append_time",
+        "transactional",
+        "control",
+        "queue_fields",
+        "chunks",
+        "sparse",
+    ]
+    assert flag_names(0) == []
