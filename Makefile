@@ -156,5 +156,5 @@ $(VENV)/installed-dev: $(VENV)/made pyproject.toml
 
 $(VENV)/installed-peers: $(VENV)/installed
 	@echo "installing clients of peers into $(VENV)"
-	@$(PIP) --editable '.[peers]'
+	@$(PIP) --editable '.[peers,spark]'
 	@touch $@

@@ -30,13 +30,15 @@ from bench.peers.rates import RATES
 from bench.peers.redis import REDIS
 from bench.peers.report import make_report
 from bench.peers.results import OWN, LeftOut, RowId, Store
+from bench.peers.spark import SPARK
 from bench.peers.systems import Installed, System
 
 _SYSTEMS: Final = {
     system.name: system for system in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD)
 }
 _WORKLOADS: Final[Mapping[str, Workload]] = {
-    workload.name: workload for workload in (RATES, QUEUES, LATENCY, NATIVE, DRAIN, LATE, FOOTPRINT)
+    workload.name: workload
+    for workload in (RATES, QUEUES, LATENCY, SPARK, NATIVE, DRAIN, LATE, FOOTPRINT)
 }
 _MINUTES: Final = 45.0
 _REPORT: Final = "report"

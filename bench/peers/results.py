@@ -45,6 +45,8 @@ METRICS: Final = {
     "worked": Metric("messages sent, received and deleted a second", is_rate=True),
     "work_server_us": Metric("CPU of the servers, µs a message", is_rate=False, form=",.1f"),
     "work_client_us": Metric("CPU of sender and workers, µs a message", is_rate=False, form=",.1f"),
+    "spark_rows": Metric("rows a second in Spark", is_rate=True),
+    "spark_server_us": Metric("CPU of the servers, µs a row", is_rate=False, form=",.2f"),
     "p50": Metric("latency, median, ms", is_rate=False, form=",.2f"),
     "p99": Metric("latency, 99 %, ms", is_rate=False, form=",.2f"),
     "p99.9": Metric("latency, 99.9 %, ms", is_rate=False, form=",.2f"),
