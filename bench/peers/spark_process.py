@@ -1,7 +1,7 @@
 """A process with a session of Spark, which reads what it is told: a line of JSON, and another one.
 
-`python -m bench.peers.spark_process PATH DIRECTORY`: the class path of Spark's source for Kafka, and
-where checkpoints may go. It ends when nothing more can come.
+`python -m bench.peers.spark_process PATH DIRECTORY`: the class path of Spark's source for Kafka,
+and where checkpoints may go. It ends when nothing more can come.
 """
 
 import json
