@@ -25,7 +25,10 @@ def draw_plan(seed: int, seconds: float) -> Plan:
             "compaction_bytes_per_s": random.choice([64 << 10, 16 << 20]),
             "maintenance_interval_ms": random.choice([200, 1000]),
         },
-        producers=[msgspec.structs.replace(each, has_keys=True) for each in plan.producers],
+        producers=[
+            msgspec.structs.replace(each, has_keys=True, has_tombstones=True)
+            for each in plan.producers
+        ],
     )
 
 

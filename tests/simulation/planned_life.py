@@ -59,7 +59,7 @@ from tests.simulation.clients import Clients
 from tests.simulation.faults import Nemesis
 from tests.simulation.historian import Historian
 from tests.simulation.keys import Superseded
-from tests.simulation.plans import Plan
+from tests.simulation.plans import Plan, superseded_of
 from tests.simulation.process import Process
 from tests.simulation.readers import RawReader, with_connection
 from tests.simulation.report import LifeReport, judged
@@ -81,7 +81,7 @@ class _Life:
     def __init__(self, world: World, plan: Plan, *, goes_on: bool) -> None:
         self.sometimes = Sometimes()
         self.rules: dict[str, ProducerRules] = {}
-        self.superseded = Superseded(range(plan.partition_count) if plan.is_compacted else ())
+        self.superseded = superseded_of(plan, range(plan.partition_count), self.rules)
         checkers = _checkers(plan, self.rules, self.superseded)
         self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
         self._world = world
@@ -106,9 +106,7 @@ class _Life:
                 with trio.fail_after(_patience_s(self._plan)):
                     await self._clients.finish()
                     self.host.cut_power()
-                    last = self._clients.reader("last reader")
-                    last.should_stop = True
-                    await self._world.add_node("last reader").start(last.run).ended.wait()
+                    last = await self._read_everything()
                     if not any(log.damage for log in last.logs.values()):
                         historian = Historian(self.book, is_compacted=self._plan.is_compacted)
                         await self._world.add_node("historian").start(historian.run).ended.wait()
@@ -119,6 +117,19 @@ class _Life:
         self.superseded.learn(last.logs)
         self.book.ended({**last.logs, **self._other_logs})
         self._check_history(last)
+
+    async def _read_everything(self) -> RawReader:
+        """Return who has read all there is; where it is compacted, while nothing was taken out."""
+        node = self._world.add_node("last reader")
+        known: dict[int, dict[int, bytes]] | None = None
+        while True:
+            last = self._clients.reader("last reader")
+            last.should_stop = True
+            await node.start(last.run).ended.wait()
+            found = {number: log.values for number, log in last.logs.items()}
+            if found == known or not self._plan.is_compacted:
+                return last
+            known = found
 
     def _grown(self, count: int) -> None:
         if self._plan.is_compacted:

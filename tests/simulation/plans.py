@@ -5,12 +5,15 @@ kept of a failure is its plan: it says what matters, it can be shrunk, and it st
 the dice of seeds have changed.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import msgspec
 
+from tests.simulation.checkers.book import ProducerRules
+from tests.simulation.keys import Superseded
 from tests.simulation.random_streams import RandomStreams
 
 FAULT_GAPS_S: Final = {
@@ -135,6 +138,8 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     anew in between, once; before that, none counts."""
     has_keys: bool = False
     """Whether records have the keys that follow from their values."""
+    has_tombstones: bool = False
+    """Whether some of those that have a key delete it."""
     believes_leader: bool = True
     """Whether what the leader alone has acknowledged counts. With several replicas another one may
     lead soon that lacks it."""
@@ -157,6 +162,25 @@ class ReadingPlan(msgspec.Struct, frozen=True):
     max_wait_s: float = 0.5
     read_from: Literal["leader", "followers"] = "leader"
     """Which replicas those of a cluster read that use the library."""
+
+
+class KeyedPlan(Protocol):
+    """A plan of a life in which a topic may be compacted."""
+
+    @property
+    def topic_settings(self) -> dict[str, str]:
+        """Of the topic."""
+        ...
+
+    @property
+    def producers(self) -> list[ProducerPlan]:
+        """Who writes to it."""
+        ...
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records are taken out of which there is a later one of the same key."""
+        ...
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -219,8 +243,7 @@ class Plan(LifePlan, frozen=True):
     @property
     def is_compacted(self) -> bool:
         """Whether records are taken out of which there is a later one of the same key."""
-        has_keys = any(producer.has_keys for producer in self.producers)
-        return has_keys and "compact" in self.topic_settings.get("cleanup_policy", "")
+        return is_compacted(self.topic_settings, self.producers)
 
     @property
     def has_administrator(self) -> bool:
@@ -230,6 +253,24 @@ class Plan(LifePlan, frozen=True):
     @property
     def _alterations(self) -> list[dict[str, str]]:
         return [alteration(fault) for fault in self.faults if fault.kind == "alter_topic"]
+
+
+def is_compacted(topic_settings: Mapping[str, str], producers: Sequence[ProducerPlan]) -> bool:
+    """Return whether records are taken out of which there is a later one of the same key."""
+    has_keys = any(producer.has_keys for producer in producers)
+    return has_keys and "compact" in topic_settings.get("cleanup_policy", "")
+
+
+def superseded_of(
+    plan: "KeyedPlan", partitions: range, rules: Mapping[str, ProducerRules]
+) -> Superseded:
+    """Return what knows which records may be gone in a life; in none a clock jumps for a day."""
+    return Superseded(
+        partitions if plan.is_compacted else (),
+        has_tombstones=any(producer.has_tombstones for producer in plan.producers),
+        loses_tombstones=plan.topic_settings.get("delete_retention_ms") != "1d",
+        rules=rules,
+    )
 
 
 def alteration(fault: Fault) -> dict[str, str]:

@@ -5,11 +5,14 @@
 
 from collections.abc import Sequence
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
 import logstore.cleaning
+import logstore.compacting
 from logstore.cleaning import CleaningRules, KeyRange
+from logstore.compaction import CompactionConfig, SealedSegment
 from tests.simulation.mutant import Mutant
 from wire.record_batch import BatchHeader, Columns
 from wire.sparse_batch import encode_sparse
@@ -32,6 +35,19 @@ def _newest_is_superseded(self: KeyRange, key: bytes) -> int | None:
     return None if newest is None else newest + 1
 
 
+def _always(segment: SealedSegment, config: CompactionConfig, *, now_ms: int) -> bool:
+    del segment, config, now_ms
+    return True
+
+
+def _deleted_stays(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list[int]:
+    """Leave one of three records that were deleted, and let deletions go."""
+    living = set(_living(header, columns, msgspec.structs.replace(rules, drops_tombstones=True)))
+    values = columns.values or [None] * columns.record_count
+    old = [place for place, value in enumerate(values) if value and crc32(value) % 3 == 0]
+    return sorted(living.union(old))
+
+
 _living = logstore.cleaning._living
 _newest = KeyRange.newest
 
@@ -50,5 +66,15 @@ MUTANTS: Final = (
         "newest-goes-too",
         "a record counts as superseded by itself",
         (KeyRange, "newest", _newest_is_superseded),
+    ),
+    Mutant(
+        "deletions-go-at-once",
+        "a record that deletes its key goes with the first round, whoever has to read it",
+        (logstore.compacting, "drops_tombstones", _always),
+    ),
+    Mutant(
+        "deleted-comes-back",
+        "a record that deletes its key goes before all that it deletes",
+        (logstore.cleaning, "_living", _deleted_stays),
     ),
 )

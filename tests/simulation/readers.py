@@ -23,6 +23,7 @@ from tests.simulation.checkers.book import (
     ViolationError,
 )
 from tests.simulation.checkers.history import Operation, Outcome, Poll
+from tests.simulation.keys import value_sent
 from tests.simulation.plans import ReadingPlan
 from tests.simulation.process import Process
 from tests.simulation.sometimes import Sometimes
@@ -64,6 +65,15 @@ async def with_connection(
                     return
         except (ConnectionLostError, RetriableError, LogOfflineError, trio.TooSlowError):
             await trio.sleep(BACKOFF_S)
+
+
+def values_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
+    """Return offsets and values of the records of these lives, also of those that delete keys."""
+    return [
+        (record.offset, value)
+        for record in batch.records()
+        if (value := value_sent(record.value, record.headers)) is not None
+    ]
 
 
 @final
@@ -173,7 +183,10 @@ class RawReader:
                 header, batches[: header.size], uncompressed_length_max=_UNPACKED_MAX
             )
             deltas = columns.offset_deltas or range(header.record_count)
-            for delta, value in zip(deltas, columns.values or (), strict=True):
+            values = columns.values or [None] * len(deltas)
+            headers = columns.headers or [()] * len(deltas)
+            for delta, record_value, each in zip(deltas, values, headers, strict=True):
+                value = value_sent(record_value, each)
                 assert value is not None
                 if header.base_offset + delta >= offset:
                     records.append((header.base_offset + delta, value))
@@ -317,9 +330,7 @@ class LibraryReader:
     def _note(self, batch: RecordBatch) -> None:
         self._positions[batch.partition] = batch.next_offset
         self._moved_at[batch.partition] = trio.current_time()
-        values = [
-            (record.offset, record.value) for record in batch.records() if record.value is not None
-        ]
+        values = values_of(batch)
         self._values.update(((batch.partition, offset), value) for offset, value in values)
         if values:
             step = Poll({str(batch.partition): [(at, value.decode()) for at, value in values]})

@@ -18,7 +18,7 @@ from tests.simulation.broker_host import HOST, PORT, TOPIC
 from tests.simulation.checkers.book import Acknowledged, Book, SentRecord, ViolationError
 from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
 from tests.simulation.clock import EPOCH_MS
-from tests.simulation.keys import key_of
+from tests.simulation.keys import as_tombstone, is_tombstone, key_of
 from tests.simulation.outcomes import outcome_of
 from tests.simulation.plans import ProducerPlan
 from tests.simulation.process import Process
@@ -43,7 +43,7 @@ from wire.produce import (
     ProduceReply,
     ProduceRequest,
 )
-from wire.record_batch import Columns, encode_batch
+from wire.record_batch import Columns, Headers, encode_batch
 from wire.rpc import Outcome as RpcOutcome
 from wire.rpc import RpcConnection
 
@@ -214,7 +214,10 @@ class LibraryWriter:
         outcome, offset, level = Outcome.UNKNOWN, None, 0
         try:
             key = key_of(record.value) if self._plan.has_keys else None
-            receipt = await producer.send(TOPIC, record.value, key=key, partition=partition)
+            value, headers = _as_sent(record.value, self._plan)
+            receipt = await producer.send(
+                TOPIC, value, key=key, headers=headers, partition=partition
+            )
             outcome = Outcome.OK
             if self._plan.is_told:
                 offset = receipt.offset
@@ -254,6 +257,13 @@ class LibraryWriter:
                 if steps:
                     name = self._values.name
                     self._history.append(Operation(name, known, steps, began_at))
+
+
+def _as_sent(value: bytes, plan: ProducerPlan) -> tuple[bytes | None, Headers]:
+    """Return value and headers of the record that stands for a value."""
+    if plan.has_tombstones and is_tombstone(value):
+        return None, as_tombstone(value)
+    return value, ()
 
 
 def _known_count(client: Client, known_before: int) -> int:
@@ -421,9 +431,16 @@ class _Batch:
     def encode(self, plan: ProducerPlan, producer_id: int) -> bytes:
         values = [record.value for record in self.records]
         keys = [key_of(value) for value in values] if plan.has_keys else None
+        sent = [_as_sent(value, plan) for value in values]
+        headers = [headers for _, headers in sent]
         return bytes(
             encode_batch(
-                Columns(len(values), keys=keys, values=values),
+                Columns(
+                    len(values),
+                    keys=keys,
+                    values=[value for value, _ in sent],
+                    headers=headers if any(headers) else None,
+                ),
                 first_timestamp_ms=EPOCH_MS + int(self.asked_at * 1000),
                 codec=CODEC_NAMES[plan.compression],
                 producer_id=producer_id,

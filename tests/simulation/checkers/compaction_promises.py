@@ -4,8 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import final
 
-from tests.simulation.checkers.book import Acknowledged, Checker, Fetched, FinalLog, Place
-from tests.simulation.keys import Superseded
+from tests.simulation.checkers.book import (
+    Acknowledged,
+    Checker,
+    Fetched,
+    FinalLog,
+    Place,
+    SentRecord,
+)
+from tests.simulation.keys import Superseded, is_tombstone, key_of
 
 
 @final
@@ -14,19 +21,34 @@ class OnlySupersededGoes(Checker):
 
     Definition: for every offset that some reader passed and got no record of, or that the last
     reader did not find between the log start and the high watermark: what anybody ever knew to be
-    there has a key, and the last reader has found that key at a later offset. What is damaged is
-    not looked at, and may have been a later record of any key.
+    there has a key, and the last reader has found that key at a later offset, or it is known to
+    have been deleted there. What deletes a key goes only where that may be within a life, and, of a
+    broker that is alone, never before all that it deletes. What is damaged is not looked at, and
+    may have been a later record of any key.
     """
 
-    def __init__(self, superseded: Superseded) -> None:
-        """Know which partitions are compacted."""
+    def __init__(self, superseded: Superseded, *, is_alone: bool = True) -> None:
+        """Know which partitions are compacted.
+
+        `is_alone` says whether no replica can have been away while others forgot a deletion.
+        """
         self._superseded = superseded
+        self._is_alone = is_alone
         self._values: dict[Place, bytes] = {}
         self.gone: defaultdict[int, set[int]] = defaultdict(set)
         """By partition: the offsets at which somebody has missed a record."""
 
+    def sent(self, record: SentRecord) -> None:
+        """See `Checker`."""
+        self._superseded.sent(record)
+
+    def refused(self, record: SentRecord) -> None:
+        """See `Checker`."""
+        self._superseded.refused(record)
+
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
+        self._superseded.acknowledged(ack)
         if ack.offset is not None and ack.record.partition in self._superseded.partitions:
             self._values[ack.record.partition, ack.offset] = ack.record.value
 
@@ -63,6 +85,18 @@ class OnlySupersededGoes(Checker):
                 value = self._values.get(place)
                 if value is not None and not self._superseded.covers(place, value):
                     self.fail(f"{value[:32]!r} at {place} is gone, and no later one has its key")
+                if value is not None and self._is_alone and not log.damage:
+                    self._check_deleted(place, value, log)
+
+    def _check_deleted(self, place: Place, value: bytes, log: FinalLog) -> None:
+        """See to it that nothing is left of what was deleted when the deletion itself is gone."""
+        if self._superseded.has_tombstones and is_tombstone(value):
+            key = key_of(value)
+            for offset, older in log.values.items():
+                if offset < place[1] and key_of(older) == key:
+                    self.fail(
+                        f"{older[:32]!r} at {offset} is there, whose deletion at {place} is gone"
+                    )
 
 
 def ranges_of(offsets: Iterable[int]) -> list[range]:

@@ -94,7 +94,7 @@ class Clients:
         self._workers: dict[str, Worker] = {}
         self._consumers: dict[str, LibraryReader] = {}
         self._members: dict[str, Member] = {}
-        self._growth = Growth(plan.partition_count, GrowthIsCommitted(minutes), sometimes)
+        self.growth = Growth(plan.partition_count, GrowthIsCommitted(minutes), sometimes)
         self.crew = Crew(b"")
         """What the members of the group have done."""
         self.stager: StagingClient | None = None
@@ -205,7 +205,7 @@ class Clients:
     def _values(self, generation: str, plan: ProducerPlan) -> Values:
         self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
         random = self._world.streams.stream(f"writer {generation}")
-        values = Values(generation, plan, random, self._growth.count)
+        values = Values(generation, plan, random, self.growth.count)
         values.leaves_last_alone = self._is_last_alone
         self._all_values.append(values)
         return values
@@ -249,7 +249,7 @@ class Clients:
 
     def _grower(self) -> Program:
         random = self._world.streams.stream(self.generation("grower"))
-        grower = Grower(self._plan, random, self._growth)
+        grower = Grower(self._plan, random, self.growth)
         self.employ("grower", grower)
         return grower.run
 

@@ -22,6 +22,7 @@ from tests.simulation.checkers.book import (
     ViolationError,
 )
 from tests.simulation.checkers.broker_promises import DamageIsReal
+from tests.simulation.checkers.compaction_promises import OnlySupersededGoes, ranges_of
 from tests.simulation.checkers.consumer_promises import ConsumersReadAll
 from tests.simulation.checkers.history import (
     HistoryChecker,
@@ -61,8 +62,9 @@ from tests.simulation.cluster.metadata_promises import (
     NamesAreUnique,
     OneLeader,
 )
-from tests.simulation.cluster.minutes import Minutes, NodeChecker
+from tests.simulation.cluster.minutes import Minutes, NodeChecker, Partition
 from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.replica_difference import MayLack
 from tests.simulation.cluster.replica_log import Lost
 from tests.simulation.cluster.replica_witness import watching_replicas
 from tests.simulation.cluster.replicas import Replicas
@@ -81,8 +83,10 @@ from tests.simulation.cluster.replication_promises import (
 from tests.simulation.cluster.sometimes import PROBES
 from tests.simulation.cluster.witness import witnessing
 from tests.simulation.defects import no_defect_unheard
+from tests.simulation.keys import Superseded
+from tests.simulation.plans import superseded_of
 from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S
+from tests.simulation.readers import BACKOFF_S, values_of
 from tests.simulation.report import LifeReport, judged
 from tests.simulation.sometimes import Sometimes
 from tests.simulation.world import Simulation, World
@@ -117,7 +121,9 @@ class _Life:
     ) -> None:
         self.sometimes = Sometimes(setting.probes)
         self.rules: dict[str, ProducerRules] = {}
-        self.book = Book(_checkers(self.rules), world.clock.current_time, goes_on=goes_on)
+        self.superseded = superseded_of(plan, range(plan.partition_count), self.rules)
+        checkers = _checkers(self.rules, self.superseded)
+        self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
         clock = world.clock
         self.minutes = Minutes(_node_checkers(), clock.current_time, clock.fail, goes_on=goes_on)
         self.replicas = Replicas(self.minutes)
@@ -130,6 +136,7 @@ class _Life:
         self._void: dict[str, list[range]] = {}
         self._topic_id = b""
         self._clients = Clients(world, plan, self.book, self.minutes, self.sometimes, self.rules)
+        self._clients.growth.listeners.append(self._grown)
         self.guests: Guests | None = None
         if setting.invite is not None:
             host = Host(world, self.machines, self.minutes, self.sometimes)
@@ -168,6 +175,7 @@ class _Life:
                 machine.start_now()
             await self._wait_of_one_mind(_OF_ONE_MIND_S)
             logs = await self._look_at_everything()
+            self.superseded.learn(logs)
             await self._compare_replicas()
             await self._look_at_batches()
             await self._dismiss_crew(logs)
@@ -176,8 +184,12 @@ class _Life:
             nursery.cancel_scope.cancel()
         self.book.ended(logs)
         if plan.member_count:
-            self._clients.crew.check(logs)
+            self._clients.crew.check(logs, self.superseded)
         self._check_history(logs)
+
+    def _grown(self, count: int) -> None:
+        if self._plan.is_compacted:
+            self.superseded.partitions.update(range(count))
 
     async def _finish_clients(self) -> None:
         with trio.move_on_after(_PATIENCE_S):
@@ -221,11 +233,21 @@ class _Life:
         with trio.move_on_after(_IN_SYNC_S):
             while not self.replicas.are_whole():  # noqa: ASYNC110  (replicas tell nobody)
                 await trio.sleep(0.1)
-            self.replicas.compare()
+            self.replicas.compare(self._may_lack())
             return
         raise ViolationError(
             "Liveness", f"not all replicas are level and whole within {_IN_SYNC_S:g} s"
         )
+
+    def _may_lack(self) -> dict[Partition, MayLack]:
+        """Return, by partition, what says which records replicas may have compacted away."""
+
+        def in_partition(number: int) -> MayLack:
+            return lambda offset, value: self.superseded.covers((number, offset), value)
+
+        return {
+            (self._topic_id, number): in_partition(number) for number in self.superseded.partitions
+        }
 
     async def _dismiss_crew(self, logs: dict[int, FinalLog]) -> None:
         ends = {partition: log.high_watermark for partition, log in logs.items()}
@@ -300,6 +322,10 @@ class _Life:
         for number, log in logs.items():
             values = [(offset, value.decode()) for offset, value in sorted(log.values.items())]
             history.append(Operation("last reader", Outcome.OK, [Poll({str(number): values})]))
+            if number in self.superseded.partitions:
+                gone = self.book.checker(OnlySupersededGoes).gone[number]
+                void = [range(log.log_start_offset), *ranges_of(gone)]
+                self._void.setdefault(str(number), []).extend(void)
         found = HistoryChecker(
             history,
             log_starts={str(number): log.log_start_offset for number, log in logs.items()},
@@ -321,15 +347,13 @@ async def _read_all(consumer: Consumer, book: Book) -> dict[int, FinalLog]:
     }
     async for batch in consumer.batches(ends):
         log = logs[batch.partition]
-        records = [
-            (record.offset, record.value) for record in batch.records() if record.value is not None
-        ]
+        records = values_of(batch)
         log.values.update(records)
         book.fetched(
             Fetched(
                 "last reader",
                 batch.partition,
-                records[0][0],
+                records[0][0] if records else batch.next_offset,
                 batch.next_offset,
                 records,
                 log.high_watermark,
@@ -340,16 +364,17 @@ async def _read_all(consumer: Consumer, book: Book) -> dict[int, FinalLog]:
     return logs
 
 
-def _checkers(rules: dict[str, ProducerRules]) -> Sequence[Checker]:
+def _checkers(rules: dict[str, ProducerRules], superseded: Superseded) -> Sequence[Checker]:
     return [
         NothingPhantom(),
         StableOffsets(),
         NoDuplicates(rules),
-        Contiguous(),
+        Contiguous(superseded),
+        OnlySupersededGoes(superseded, is_alone=False),
         DamageIsReal(),
-        AcknowledgedStays(),
-        ConsumersReadAll(),
-        ProducerOrder(rules),
+        AcknowledgedStays(superseded),
+        ConsumersReadAll(superseded),
+        ProducerOrder(rules, superseded),
     ]
 
 

@@ -12,6 +12,7 @@ from tests.simulation.plans import (
     ProducerPlan,
     draw_cleanup,
     draw_producer,
+    is_compacted,
     throw,
 )
 from tests.simulation.random_streams import RandomStreams
@@ -78,6 +79,8 @@ _LAST_ATTEMPTS = 8
 _REPLICATED = 0.3
 _MOVES = 0.4
 _GROWS = 0.4
+_HAS_KEYS = 0.7
+"""Of topics that are compacted."""
 _QUIET = 0.5
 _STAGES = 0.4
 _OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
@@ -132,6 +135,11 @@ class ClusterPlan(LifePlan, frozen=True):
         return self.topic_settings["durability"] == "fsync"
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether records are taken out of which there is a later one of the same key."""
+        return is_compacted(self.topic_settings, self.producers)
+
+    @property
     def node_ids(self) -> range:
         """The nodes of the cluster."""
         return range(1, self.node_count + 1)
@@ -159,6 +167,8 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     durability = _draw_durability(streams.stream("durability"), replication_factor)
     # What a group has committed may be lost, and its members would wait for it.
     member_count = streams.stream("members").choice(_MEMBER_COUNTS) * (durability == "fsync")
+    cleanup = draw_cleanup(streams.stream("cleanup"))
+    keys = _draw_keys(streams.stream("keys"), cleanup)
     random = streams.stream("configuration")
     return ClusterPlan(
         seed=str(seed),
@@ -169,7 +179,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         topic_settings={
             "durability": durability,
             "segment_bytes": random.choice(["4096", "32KiB", "1MiB"]),
-            **draw_cleanup(streams.stream("cleanup")),
+            **cleanup,
         },
         broker_settings={
             "flush_interval_ms": random.choice([50, 500]),
@@ -182,7 +192,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         outage_rate=random.choice([0.0, 0.1, 0.3]),
         network=network,
         buggify_rate=random.choice([0.0, 0.25, 1.0]),
-        producers=producers,
+        producers=[msgspec.structs.replace(each, **keys) for each in producers],
         consumer_count=consumer_count,
         member_count=member_count,
         churn_pause_s=churn_pause_s,
@@ -207,6 +217,14 @@ def _draw_staging(random: Random, durability: str) -> float | None:
 def _draw_moves(random: Random, replication_factor: int) -> float | None:
     is_moved = replication_factor > 1 and random.random() < _MOVES
     return 10 ** random.uniform(-0.5, 0.7) if is_moved else None
+
+
+def _draw_keys(random: Random, cleanup: dict[str, str]) -> dict[str, bool]:
+    """Return what producers of a compacted topic do in most lives; `cleanup` gets the horizon."""
+    if not cleanup or random.random() >= _HAS_KEYS:
+        return {}
+    cleanup["delete_retention_ms"] = random.choice(["0", "1s", "1d", "1d"])
+    return {"has_keys": True, "has_tombstones": True}
 
 
 def _draw_growth(random: Random) -> float | None:

@@ -3,7 +3,7 @@
 The processes that run are asked; of one that is gone, what it knew last is remembered.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 import msgspec
@@ -20,6 +20,7 @@ from isr.durability import Durability
 from isr.leader import PartitionLeader
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import minutes
+from tests.simulation.cluster.replica_difference import MayLack, difference
 from tests.simulation.cluster.replica_log import (
     Asked,
     Cut,
@@ -246,10 +247,12 @@ class Replicas:
             return False
         return True
 
-    def compare(self) -> None:
+    def compare(self, may_lack: Mapping[minutes.Partition, MayLack] | None = None) -> None:
         """Check that all replicas of each partition have the same batches, to the last byte.
 
-        Each replica deletes for itself what is too old.
+        Each replica deletes for itself what is too old. It compacts for itself as well: of the
+        partitions in `may_lack` the same records are enough, and that says of one that a replica
+        has whether another one may have none at its offset.
 
         Raises:
             ViolationError: They have not.
@@ -257,14 +260,11 @@ class Replicas:
         for partition, replicas in self._assigned().items():
             start = max((each.log.log_start_offset for each in replicas.values()), default=0)
             found = {node_id: batches_of(each.log, start) for node_id, each in replicas.items()}
-            first_id = min(found, default=0)
-            for node_id, batches in found.items():
-                if batches != found[first_id]:
-                    raise ViolationError(
-                        "ReplicasAgree",
-                        f"nodes {first_id} and {node_id} have other records of {_name(partition)},"
-                        f" {_difference(found[first_id], batches)}",
-                    )
+            wrong = difference(found, (may_lack or {}).get(partition))
+            if wrong is not None:
+                raise ViolationError(
+                    "ReplicasAgree", f"replicas of {_name(partition)} differ: {wrong}"
+                )
 
     def _committed(self, entries: Sequence[object]) -> None:
         for record in entries:
@@ -436,11 +436,3 @@ def _look(replica: Replica) -> ReplicaLog:
 
 def _name(partition: minutes.Partition) -> str:
     return f"{partition[0].hex()}/{partition[1]}"
-
-
-def _difference(one: Sequence[bytes], other: Sequence[bytes]) -> str:
-    at = next(
-        (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
-        min(len(one), len(other)),
-    )
-    return f"from batch {at} of {len(one)} and {len(other)} on"

@@ -1,0 +1,78 @@
+"""In what replicas of a partition differ, and may not.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tests.simulation.keys import value_sent
+from tests.wire.batches import reseal
+from wire.batch_columns import decode_columns
+from wire.record_batch import parse_header
+
+_UNPACKED_MAX = 1 << 24
+
+MayLack = Callable[[int, bytes], bool]
+"""Says of a record, by offset and value, whether compaction may have taken it from some."""
+_Record = tuple[bytes | None, bytes | None]
+"""Key, and what it stands for."""
+
+
+def difference(
+    batches: Mapping[int, Sequence[bytes]], may_lack: MayLack | None = None
+) -> str | None:
+    """Return in what replicas differ, `None` if in nothing that counts.
+
+    Args:
+        batches: What each node has, from the same offset on, without what it wrote for itself.
+        may_lack: Where the same records are enough, in whatever batches; without it they must have
+            the same bytes.
+    """
+    first_id = min(batches, default=0)
+    if all(found == batches[first_id] for found in batches.values()):
+        return None
+    if may_lack is None:
+        return _where(batches)
+    logs = {node_id: _records(found) for node_id, found in batches.items()}
+    everything = {offset: record for log in logs.values() for offset, record in log.items()}
+    for offset, (key, value) in sorted(everything.items()):
+        for node_id, log in sorted(logs.items()):
+            found = log.get(offset)
+            if found is None and (value is None or not may_lack(offset, value)):
+                return f"node {node_id} has no {value!r:.40} at {offset}"
+            if found is not None and found != (key, value):
+                return f"node {node_id} has {found[1]!r:.40} at {offset}, not {value!r:.40}"
+    return None
+
+
+def _where(batches: Mapping[int, Sequence[bytes]]) -> str:
+    first_id, *others = sorted(batches)
+    one = batches[first_id]
+    node_id = next(each for each in others if batches[each] != one)
+    other = batches[node_id]
+    at = next(
+        (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
+        min(len(one), len(other)),
+    )
+    return (
+        f"nodes {first_id} and {node_id} have other batches, from batch {at} of {len(one)} and"
+        f" {len(other)} on"
+    )
+
+
+def _records(batches: Sequence[bytes]) -> dict[int, _Record]:
+    found: dict[int, _Record] = {}
+    for stripped in batches:
+        batch = bytes(reseal(bytearray(stripped)))
+        header = parse_header(batch)
+        assert header is not None, "a replica has whole batches"
+        columns = decode_columns(header, batch, uncompressed_length_max=_UNPACKED_MAX)
+        count = columns.record_count
+        deltas = columns.offset_deltas or range(count)
+        nothing = [None] * count
+        headers = columns.headers or [()] * count
+        for delta, key, value, each in zip(
+            deltas, columns.keys or nothing, columns.values or nothing, headers, strict=True
+        ):
+            found[header.base_offset + delta] = (key, value_sent(value, each))
+    return found
