@@ -3,6 +3,7 @@
 Pure: no clock, no I/O.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -122,6 +123,7 @@ BROKER_SETTINGS: Final = tuple(
 )
 """Those that brokers have as well; they may be set for one broker: `NAME@NODE`."""
 _AT: Final = "@"
+_NODE_ID: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
 def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
@@ -160,7 +162,7 @@ def setting_and_node(full_name: str) -> tuple[str, int | None]:
     if name not in BROKER_SETTINGS:
         known = ", ".join(BROKER_SETTINGS)
         raise InvalidConfigError(f"{name} cannot be set for one broker; those are {known}")
-    if not (node.isascii() and node.isdecimal() and node == str(int(node))):
+    if _NODE_ID.fullmatch(node) is None:
         raise InvalidConfigError(f"{full_name}: {node!r} is no node id; say {name}@1 for node 1")
     return name, int(node)
 

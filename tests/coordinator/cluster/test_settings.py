@@ -66,6 +66,8 @@ def test_a_setting_of_brokers_may_be_set_for_one() -> None:
         ("scrub_bytes_per_s@01", "'01' is no node id"),
         ("scrub_bytes_per_s@-1", "'-1' is no node id"),
         ("scrub_bytes_per_s@1@2", "'1@2' is no node id"),
+        ("scrub_bytes_per_s@0", "'0' is no node id"),
+        ("scrub_bytes_per_s@" + 5000 * "1", "1' is no node id"),
     ],
 )
 def test_what_cannot_be_set_for_one_broker_is_refused(name: str, reason: str) -> None:
