@@ -189,7 +189,7 @@ DESCRIBE_TOPICS = Api(
     ApiKey.DESCRIBE_TOPICS,
     topics.DescribeTopicsRequest,
     topics.DescribeTopicsReply,
-    max_version=2,
+    max_version=3,
 )
 ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
 DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)

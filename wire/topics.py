@@ -75,6 +75,9 @@ class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
     config_overrides: list[str]
     """Names of the settings that were set for this topic, sorted; the others are defaults."""
     partitions: list[PartitionDescription]
+    config_of_cluster: list[str] = []
+    """Names of those whose value in force is set for the cluster, for topics that do not say;
+    sorted. Since version 3."""
 
 
 class DescribeTopicsReply(msgspec.Struct, frozen=True, array_like=True):

@@ -253,7 +253,9 @@ class TopicsHandler:
         factor = min((each.replication_factor for each in known), default=1)
         settings = effective_settings(topic.overrides)
         # What is in force depends on how many replicas there are.
-        settings["min_in_sync_replicas"] = str(min_in_sync_replicas(topic, state.config, factor))
+        minimum = "min_in_sync_replicas"
+        settings[minimum] = str(min_in_sync_replicas(topic, state.config, factor))
+        is_of_cluster = minimum in state.overrides and minimum not in topic.overrides
         return TopicDescription(
             topic.name,
             topic.topic_id,
@@ -263,6 +265,7 @@ class TopicsHandler:
                 self._describe_partition(topic.topic_id, number, partition)
                 for number, partition in enumerate(known)
             ],
+            [minimum] if is_of_cluster else [],
         )
 
     def _describe_partition(

@@ -1,5 +1,7 @@
 """Samples of messages about topics."""
 
+import msgspec
+
 from tests.wire.group_samples import TOPIC_ID
 from wire.topic_usage import PartitionUsage, TopicUsage, TopicUsageReply, TopicUsageRequest
 from wire.topics import (
@@ -52,6 +54,7 @@ DESCRIBE = (
                         in_sync_replicas=[2, 3],
                     )
                 ],
+                config_of_cluster=["min_in_sync_replicas"],
             )
         ]
     ),
@@ -132,5 +135,8 @@ IN_OLDER_VERSIONS: dict[str, object] = {
                 ],
             )
         ]
+    ),
+    "describe_topics_reply_v2": DescribeTopicsReply(
+        topics=[msgspec.structs.replace(DESCRIBE[1].topics[0], config_of_cluster=[])]
     ),
 }

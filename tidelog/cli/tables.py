@@ -40,11 +40,16 @@ def print_facts(facts: Mapping[str, object]) -> None:
     _print(table)
 
 
-def print_settings(config: Mapping[str, str], overrides: Collection[str], source: str) -> None:
-    """Print every setting, and whether it was set for what `source` names."""
-    rows = [
-        (name, value, source if name in overrides else "default") for name, value in config.items()
-    ]
+def print_settings(
+    config: Mapping[str, str],
+    overrides: Collection[str],
+    source: str,
+    *,
+    of_cluster: Collection[str] = (),
+) -> None:
+    """Print every setting, and whether it was set for what `source` names, or for the cluster."""
+    sources = {**dict.fromkeys(of_cluster, "cluster"), **dict.fromkeys(overrides, source)}
+    rows = [(name, value, sources.get(name, "default")) for name, value in config.items()]
     print_table(["SETTING", "VALUE", "SOURCE"], rows)
 
 

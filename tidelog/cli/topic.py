@@ -13,9 +13,15 @@ from tidelog.cli.options import (
     json_option,
     require_changes,
 )
-from tidelog.cli.tables import counted, print_json, print_settings
+from tidelog.cli.tables import counted, print_json
 from tidelog.cli.topic_usage_view import print_usage, print_usages, usage_as_json
-from tidelog.cli.topic_view import growth_notes, print_topic, print_topics, topic_as_json
+from tidelog.cli.topic_view import (
+    growth_notes,
+    print_topic,
+    print_topic_settings,
+    print_topics,
+    topic_as_json,
+)
 from wire.topics import TopicDescription
 
 
@@ -129,7 +135,7 @@ def alter(
     if as_json:
         print_json(topic_as_json(altered))
     else:
-        print_settings(altered.config, altered.config_overrides, "topic")
+        print_topic_settings(altered)
 
 
 @topic.command(

@@ -24,6 +24,7 @@ def topic_as_json(topic: TopicDescription) -> dict[str, object]:
         "topic_id": topic.topic_id.hex(),
         "config": topic.config,
         "config_overrides": topic.config_overrides,
+        "config_of_cluster": topic.config_of_cluster,
         "partitions": [
             {
                 "partition": each.partition,
@@ -61,7 +62,7 @@ def print_topic(topic: TopicDescription) -> None:
     """Print identity, settings and partitions of a topic."""
     print_facts({"topic": topic.name, "id": topic.topic_id.hex()})
     click.echo()
-    print_settings(topic.config, topic.config_overrides, "topic")
+    print_topic_settings(topic)
     click.echo()
     columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
     rows: list[tuple[object, ...]] = [
@@ -84,6 +85,13 @@ def print_topic(topic: TopicDescription) -> None:
             for row, each in zip(rows, topic.partitions, strict=True)
         ]
     print_table(columns, rows, right=_NUMBERS)
+
+
+def print_topic_settings(topic: TopicDescription) -> None:
+    """Print every setting of a topic, and who gave it: the topic, the cluster or nobody."""
+    print_settings(
+        topic.config, topic.config_overrides, "topic", of_cluster=topic.config_of_cluster
+    )
 
 
 def growth_notes(planned: AddPartitionsReply) -> list[str]:

@@ -96,5 +96,14 @@ def test_settings_say_where_they_come_from(capsys: pytest.CaptureFixture[str]) -
     )  # fmt: skip
 
 
+def test_what_is_set_for_the_topic_is_above_what_is_set_for_the_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_settings({"a": "1", "b": "2", "c": "3"}, ["a"], "topic", of_cluster=["a", "b"])
+
+    sources = [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert sources == ["topic", "cluster", "default"]
+
+
 def test_nodes_are_listed_as_they_are_given() -> None:
     assert nodes_text([2, 3, 1]) == "2,3,1"

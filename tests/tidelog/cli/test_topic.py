@@ -159,3 +159,19 @@ def test_usage_is_printed_for_one_topic_and_for_all(topic: str, capsys: Printed)
     assert topic in capsys.readouterr().out
     assert main.run(["topic", "usage", topic, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == topic
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_topic_is_described_with_who_gave_each_setting(capsys: Printed) -> None:
+    assert main.run(["topic", "create", "given", "--config", "retention_ms=1d"]) == 0
+    assert main.run(["cluster", "alter", "--set", "min_in_sync_replicas=1"]) == 0
+    capsys.readouterr()
+
+    assert main.run(["topic", "describe", "given"]) == 0
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    sources = {line[0]: line[-1] for line in lines if len(line) == 3}
+    assert sources["retention_ms"] == "topic"
+    assert sources["min_in_sync_replicas"] == "cluster"
+    assert sources["segment_ms"] == "default"
+    assert main.run(["cluster", "alter", "--reset", "min_in_sync_replicas"]) == 0
