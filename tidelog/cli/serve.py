@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import resource
+import sys
 from functools import partial
 from importlib.metadata import version
 
@@ -20,6 +21,9 @@ from tidelog.embedded import open_configured_broker
 
 _log = logging.getLogger("tidelog.serve")
 
+_SWITCH_INTERVAL_S = 0.0005
+"""After so long a thread that compacts or looks for damage lets those go on who wait for clients. By
+default, 5 ms, one record took up to 8.1 ms while another topic was compacted, with this 6.1."""
 _OTHER_FILES = 64
 """Descriptors that are neither connections nor segment files."""
 
@@ -57,6 +61,7 @@ def serve(config_file: str | None, worker_count: int, **flags: object) -> int:
     check_no_workers(config.data_dir)
     configure_logging(config.log_format, config.log_level)
     _allow_many_files(config)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     trio.run(_serve, resolved)
     return 0
 
