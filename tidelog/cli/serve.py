@@ -22,8 +22,9 @@ from tidelog.embedded import open_configured_broker
 _log = logging.getLogger("tidelog.serve")
 
 _SWITCH_INTERVAL_S = 0.0005
-"""After so long a thread that compacts or looks for damage lets those go on who wait for clients. By
-default, 5 ms, one record took up to 8.1 ms while another topic was compacted, with this 6.1."""
+"""After so long a thread that compacts, or looks for damage, lets those go on who wait for clients.
+By default, 5 ms, 99 % of produced records took 8.1 ms while another topic was compacted; now 6.1.
+"""
 _OTHER_FILES = 64
 """Descriptors that are neither connections nor segment files."""
 
