@@ -171,7 +171,12 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
             "durability": "fsync",
             "segment_bytes": cluster.topic_settings["segment_bytes"],
         },
-        "producers": cluster.producers[:1],
+        # A message that deletes its key would be one without a value.
+        "producers": [
+            msgspec.structs.replace(each, has_keys=False, has_tombstones=False)
+            for each in cluster.producers[:1]
+        ],
+        "grow_pause_s": None,
         "consumer_count": min(cluster.consumer_count, 1),
         "member_count": 0,
         "churn_pause_s": cluster.churn_pause_s if has_other_work else None,
