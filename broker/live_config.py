@@ -3,12 +3,13 @@
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, final
 
 from broker.config import FIELDS, BrokerConfig
-from coordinator.cluster.settings import BROKER_SETTINGS, ClusterConfig
+from coordinator.cluster.settings import BROKER_SETTINGS, CLUSTER_SETTINGS, ClusterConfig
+from wire.errors import InvalidConfigError
 
 CHANGED_AT_RUN_TIME: Final = BROKER_SETTINGS
 """Settings of brokers that the cluster may have as well; all others take a restart."""
@@ -16,6 +17,21 @@ OF_CLUSTER: Final = "cluster"
 """The source of what is set for all brokers."""
 OF_BROKER: Final = "broker"
 """The source of what is set for this one."""
+
+
+def check_changed_at_run_time(names: Iterable[str]) -> None:
+    """Check that no name, or `NAME@NODE`, is of a setting that takes a restart of its broker.
+
+    Raises:
+        InvalidConfigError: Naming such a setting, and those that are changed at run time.
+    """
+    for full_name in names:
+        name = full_name.partition("@")[0]
+        if name in FIELDS and name not in CLUSTER_SETTINGS:
+            raise InvalidConfigError(
+                f"{name} takes a restart of the broker; at run time these are changed:"
+                f" {', '.join(CHANGED_AT_RUN_TIME)}"
+            )
 
 
 @final
@@ -47,10 +63,10 @@ class LiveConfig:
             of_all = {name: getattr(cluster, name) for name in CHANGED_AT_RUN_TIME}
             of_all = {name: value for name, value in of_all.items() if value is not None}
             of_this = dict(cluster.by_node.get(self.own.node_id, {}))
-            if not self.own.scrub_bytes_per_s:
-                # It is off; only a start can turn it on.
-                of_all.pop("scrub_bytes_per_s", None)
-                of_this.pop("scrub_bytes_per_s", None)
+            for name in CHANGED_AT_RUN_TIME:
+                if not self.is_changed_at_run_time(name):
+                    of_all.pop(name, None)
+                    of_this.pop(name, None)
             self._now = replace(self.own, **{**of_all, **of_this})
             self._sources = {
                 **self._own_sources,
@@ -58,6 +74,14 @@ class LiveConfig:
                 **dict.fromkeys(of_this, OF_BROKER),
             }
         return self._now
+
+    def is_changed_at_run_time(self, name: str) -> bool:
+        """Return whether this broker takes a setting from the cluster.
+
+        Where scrubbing is off, only a start turns it on.
+        """
+        is_off = name == "scrub_bytes_per_s" and not self.own.scrub_bytes_per_s
+        return name in CHANGED_AT_RUN_TIME and not is_off
 
     def sources(self) -> Mapping[str, str]:
         """Return where each setting that is in force now comes from."""

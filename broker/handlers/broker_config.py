@@ -3,7 +3,7 @@
 from typing import cast, final
 
 from broker.config import FIELDS
-from broker.live_config import CHANGED_AT_RUN_TIME, LiveConfig
+from broker.live_config import LiveConfig
 from wire.cluster_admin import BrokerSetting, DescribeConfigReply, DescribeConfigRequest
 
 
@@ -21,7 +21,10 @@ class BrokerConfigHandler:
         config, sources = self._config(), self._config.sources()
         settings = [
             BrokerSetting(
-                name, _text(getattr(config, name)), sources[name], name in CHANGED_AT_RUN_TIME
+                name,
+                _text(getattr(config, name)),
+                sources[name],
+                self._config.is_changed_at_run_time(name),
             )
             for name in FIELDS
         ]

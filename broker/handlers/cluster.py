@@ -2,6 +2,7 @@
 
 from typing import Final, final
 
+from broker.live_config import check_changed_at_run_time
 from coordinator.cluster.commands import (
     AlterClusterConfig,
     DrainBroker,
@@ -102,9 +103,11 @@ class ClusterHandler:
         """Change settings of the cluster. If cancelled, they may be changed, or not.
 
         Raises:
-            InvalidConfigError: A setting is unknown or not legal.
+            InvalidConfigError: A setting is unknown, not legal, or takes a restart of a broker.
+            InvalidRequestError: One is for a broker that there is not.
             RequestTimedOutError: No majority of the voters is there; they may be changed.
         """
+        check_changed_at_run_time([*request.set_config, *request.reset_config])
         command = AlterClusterConfig(request.set_config, request.reset_config)
         await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         return AlterClusterReply(shown_settings(self._cluster.metadata.state.overrides))

@@ -6,11 +6,13 @@ Pure: no clock, no I/O.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 from coordinator.catalog import Topic
 from coordinator.topic_config import (
     REPLICATION_FACTOR_MAX,
+    SETTINGS,
     Setting,
     parse_bounded_duration,
     parse_bounded_size,
@@ -123,6 +125,8 @@ BROKER_SETTINGS: Final = tuple(
 )
 """Those that brokers have as well; they may be set for one broker: `NAME@NODE`."""
 _AT: Final = "@"
+_LIKENESS_MIN: Final = 0.7
+"""Less like it is another name, not a slip."""
 _NODE_ID: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
@@ -155,8 +159,7 @@ def setting_and_node(full_name: str) -> tuple[str, int | None]:
     """
     name, at, node = full_name.partition(_AT)
     if name not in CLUSTER_SETTINGS:
-        known = ", ".join(CLUSTER_SETTINGS)
-        raise InvalidConfigError(f"there is no cluster setting {name!r}; there are {known}")
+        raise InvalidConfigError(f"there is no cluster setting {name!r}; {_instead_of(name)}")
     if not at:
         return name, None
     if name not in BROKER_SETTINGS:
@@ -165,6 +168,14 @@ def setting_and_node(full_name: str) -> tuple[str, int | None]:
     if _NODE_ID.fullmatch(node) is None:
         raise InvalidConfigError(f"{full_name}: {node!r} is no node id; say {name}@1 for node 1")
     return name, int(node)
+
+
+def _instead_of(name: str) -> str:
+    """Return what somebody may have meant by a name that is none of the cluster's."""
+    if name in SETTINGS:
+        return f"topics have one: tidelog topic alter TOPIC --set {name}=..."
+    nearest = get_close_matches(name, CLUSTER_SETTINGS, n=1, cutoff=_LIKENESS_MIN)
+    return f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(CLUSTER_SETTINGS)}"
 
 
 def without_node(overrides: Mapping[str, str], node_id: int) -> dict[str, str]:

@@ -3,7 +3,11 @@
 import pytest
 
 from broker.config import FIELDS, BrokerConfig
-from broker.live_config import CHANGED_AT_RUN_TIME, LiveConfig
+from broker.live_config import (
+    CHANGED_AT_RUN_TIME,
+    LiveConfig,
+    check_changed_at_run_time,
+)
 from coordinator.cluster.settings import CLUSTER_SETTINGS, ClusterConfig, cluster_config
 from wire.errors import InvalidConfigError
 
@@ -54,12 +58,32 @@ def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
     assert {live.sources()["listen"] for live in found.values()} == {"default"}
 
 
+def test_no_limit_for_one_broker_is_above_a_limit_for_all() -> None:
+    said = cluster_config({"retention_disk_bytes": "10GiB", "retention_disk_bytes@1": "0"})
+    live = LiveConfig(BrokerConfig(retention_disk_bytes=1 << 30), lambda: said)
+
+    assert live().retention_disk_bytes == 0
+    assert live.sources()["retention_disk_bytes"] == "broker"
+
+
 def test_what_was_turned_off_at_the_start_stays_off_for_one_broker_too() -> None:
     said = cluster_config({"scrub_bytes_per_s@1": "5000"})
     off = LiveConfig(BrokerConfig(scrub_bytes_per_s=0), lambda: said)
 
     assert off().scrub_bytes_per_s == 0
     assert off.sources()["scrub_bytes_per_s"] == "default"
+    assert not off.is_changed_at_run_time("scrub_bytes_per_s")
+    assert off.is_changed_at_run_time("flush_interval_ms")
+
+
+@pytest.mark.parametrize("name", ["listen", "connections_max@1"])
+def test_a_setting_that_takes_a_restart_is_refused_as_such(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"takes a restart.*, scrub_bytes_per_s$"):
+        check_changed_at_run_time(["flush_interval_ms", name])
+
+
+def test_settings_of_the_cluster_alone_are_changed_at_run_time() -> None:
+    check_changed_at_run_time([*CLUSTER_SETTINGS, "colour"])  # Others say that there is no colour.
 
 
 @pytest.mark.parametrize("name", CHANGED_AT_RUN_TIME)

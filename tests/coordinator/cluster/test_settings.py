@@ -42,6 +42,21 @@ def test_an_unknown_setting_is_refused_with_those_that_there_are() -> None:
         setting_and_node("colour")
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("scrub_bytes_per_second", "did you mean scrub_bytes_per_s?"),
+        ("scrub-bytes-per-s@1", "did you mean scrub_bytes_per_s?"),
+        ("retention_ms", "topics have one: tidelog topic alter TOPIC --set retention_ms=..."),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_refused_with_what_is_right(name: str, instead: str) -> None:
+    with pytest.raises(InvalidConfigError) as refused:
+        setting_and_node(name)
+
+    assert str(refused.value).endswith(f"; {instead}")
+
+
 def test_a_setting_of_brokers_may_be_set_for_one() -> None:
     overrides = {
         "scrub_bytes_per_s": "1MB",

@@ -168,6 +168,7 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
             "replication_factor cannot be set for one broker; those are disk_",
         ),
         ("colour@1=red", "there is no cluster setting 'colour'"),
+        ("connections_max@1=5", "connections_max takes a restart of the broker"),
         ("scrub_bytes_per_s@1=5", "scrub_bytes_per_s@1"),
     ],
 )
