@@ -1,6 +1,6 @@
 """How far the partitions of topics go: each leader says it of its own, in one answer for all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, final
 
@@ -111,26 +111,27 @@ class _Measured:
         self.name, self.topic_id, self.with_sizes = topic.name, topic.topic_id, with_sizes
         count = len(leaders)
         self._starts, self._ends, self._sizes = [0] * count, [0] * count, [0] * count
-        self._unknown = dict.fromkeys(range(count))
-        self._by_leader: dict[int, list[int]] = {}
-        for number, leader in enumerate(leaders):
-            if leader is not None:
-                self._by_leader.setdefault(leader, []).append(number)
+        self._is_known = bytearray(count)
+        self._by_leader: dict[int, Sequence[int]] = {}
+        for node_id in {leader for leader in leaders if leader is not None}:
+            self._by_leader[node_id] = [
+                number for number, leader in enumerate(leaders) if leader == node_id
+            ]
 
     @property
     def leader_ids(self) -> list[int]:
         """Who leads some partition."""
         return list(self._by_leader)
 
-    def led_by(self, node_id: int) -> list[int]:
+    def led_by(self, node_id: int) -> Sequence[int]:
         """Return the partitions that a node leads."""
-        return self._by_leader.get(node_id, [])
+        return self._by_leader.get(node_id, ())
 
     def put(self, number: int, start: int, end: int, size_bytes: int) -> None:
         """Say how far a partition goes."""
         self._starts[number], self._ends[number] = start, end
         self._sizes[number] = size_bytes
-        del self._unknown[number]
+        self._is_known[number] = True
 
     def take(self, node_id: int, said: TopicExtents) -> None:
         """Put in what a leader says of its partitions."""
@@ -145,5 +146,5 @@ class _Measured:
     def reply(self) -> TopicExtents:
         """Return all of it."""
         sizes = self._sizes if self.with_sizes else []
-        unknown = list(self._unknown)
+        unknown = [number for number, is_known in enumerate(self._is_known) if not is_known]
         return TopicExtents(self.name, self.topic_id, self._starts, self._ends, sizes, unknown)
