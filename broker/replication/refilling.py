@@ -31,6 +31,7 @@ _AGAIN_S: Final = 1.0
 _SOON_S: Final = 0.1
 _CONNECT_TIMEOUT_S: Final = 1.0
 _ANSWER_TIMEOUT_S: Final = 10.0
+_CATCH_UP_TIMEOUT_S: Final = 5.0
 _PIECE_BYTES: Final = 4 << 20
 
 
@@ -183,9 +184,13 @@ class Refiller:
             BrokerError: It may be counted on still, or the disk failed.
         """
         surroundings = self._surroundings
+        # What is known here may be old: it may just have been let in, and not have heard of it.
+        await surroundings.cluster.submission.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
         known = surroundings.state.partition(*partition.key)
         if known is None or surroundings.node_id in known.counted_on:
             raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")
+        if not surroundings.is_open(partition):
+            return
         self._leave(partition.key)
         async with surroundings.flusher.hold(partition):
             if surroundings.is_open(partition):

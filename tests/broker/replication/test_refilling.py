@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from client.client import Client
+from coordinator.submission import Submission
 from tests.broker.replication.damage import (
     SEGMENT_BYTES,
     VALUE,
@@ -27,6 +28,7 @@ from tests.broker.replication.three_brokers import (
     live,
 )
 from tests.coordinator.raft_life import until
+from wire.errors import RequestTimedOutError
 
 
 def test_a_damaged_follower_leaves_is_refilled_and_comes_back() -> None:
@@ -99,6 +101,46 @@ def test_damage_that_begins_with_what_nobody_has_any_more_has_the_replica_begun_
                 await leave_and_come_back(brokers, victim)
 
             assert read_all(brokers, victim) == 0
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(9, main)
+
+
+def test_no_log_is_begun_anew_by_what_a_broker_knows_of_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been let in since, and be counted on with a log that is gone."""
+    catch_up, asked = Submission.catch_up, list[bool]()
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            await brokers.leads()
+            victim = brokers.followers()[0]
+            brokers.stop(victim)
+            await until(lambda: brokers.machines[victim].process is None)
+            oldest = segments(brokers, victim)[0]
+            for position in range(100, 5 * len(VALUE), 5_000):
+                flip(brokers, victim, oldest, position)
+            await client.admin.delete_records(TOPIC, 0, 3)
+            del acknowledged[0], acknowledged[1], acknowledged[2]
+
+            async def refuse(self: Submission, *, timeout_s: float) -> None:
+                del self, timeout_s
+                asked.append(True)
+                raise RequestTimedOutError("nobody who leads answered")
+
+            monkeypatch.setattr(Submission, "catch_up", refuse)
+            brokers.start(victim)
+            await until(lambda: brokers.partition(victim) is not None, 30)
+            read_all(brokers, victim)  # Whoever reads what is damaged finds it.
+            await until(lambda: len(asked) >= 3, 60)
+            assert is_damaged(brokers, victim), "nothing was begun anew"
+
+            monkeypatch.setattr(Submission, "catch_up", catch_up)
+            await until(lambda: brokers.in_sync() == set(NODES), 60)
+            await until(lambda: not is_damaged(brokers, victim), 60)
             await brokers.check(acknowledged)
 
         await with_records(brokers, go_on)
