@@ -63,6 +63,7 @@ def test_both_open_the_broker_by_one_function_that_is_given_settings_env_and_dis
         "config",
         "env",
         "disk",
+        "sources",  # Who gave the settings: for people who ask, and for nothing else.
     ]
 
 
