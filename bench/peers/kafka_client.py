@@ -104,10 +104,17 @@ def _produce(order: Order, gate: Gate) -> None:
 def _ends(order: Order) -> list[tuple[int, int]]:
     """Return the first offset and the end of each partition."""
     consumer = _kafka.Consumer({"bootstrap.servers": order.addresses, "group.id": "bench"})
-    ends = [
-        consumer.get_watermark_offsets(_kafka.TopicPartition(order.name, number), _PATIENCE_S)
-        for number in range(order.partitions)
-    ]
+    until = perf_counter() + _PATIENCE_S
+    ends: list[tuple[int, int]] = []
+    while len(ends) < order.partitions:
+        place = _kafka.TopicPartition(order.name, len(ends))
+        try:
+            ends.append(consumer.get_watermark_offsets(place, _PATIENCE_S))
+        except _kafka.KafkaException:
+            # Of many partitions that were made just now not all are known, nor who leads them.
+            if perf_counter() > until:
+                raise
+            sleep(_POLL_S)
     consumer.close()
     return ends
 
