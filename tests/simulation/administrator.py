@@ -1,5 +1,6 @@
 """A client that deletes records, alters settings and adds partitions, while others work."""
 
+from collections.abc import Awaitable, Callable
 from typing import final
 
 import trio
@@ -17,6 +18,19 @@ from wire.errors import OffsetOutOfRangeError, TidelogError
 
 _LAST_DEED = Fault(0.0, "alter_topic", 0.0, 0.0)
 _DELETES_ALL = 0.25
+
+
+async def administer(
+    process: Process, broker: str, work: Callable[[Admin], Awaitable[None]]
+) -> None:
+    """Have work done that needs an administrator's client; with another one when that fails."""
+    while True:
+        try:
+            async with connect(broker, env=process.env, request_timeout=PATIENCE_S) as client:
+                await work(client.admin)
+                return
+        except TidelogError:
+            await trio.sleep(BACKOFF_S)
 
 
 @final
@@ -38,15 +52,7 @@ class Administrator:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        while True:
-            try:
-                async with connect(
-                    f"{HOST}:{PORT}", env=process.env, request_timeout=PATIENCE_S
-                ) as client:
-                    await self._work(client.admin)
-                    return
-            except TidelogError:
-                await trio.sleep(BACKOFF_S)
+        await administer(process, f"{HOST}:{PORT}", self._work)
 
     async def _work(self, admin: Admin) -> None:
         while not self.should_stop:

@@ -80,20 +80,29 @@ def test_from_a_damaged_leader_another_one_takes_over_and_nobody_is_served_the_d
     live(2, main)
 
 
-def test_damage_that_begins_with_what_nobody_has_any_more_has_the_replica_begun_anew() -> None:
-    """Nothing tells where in its file the rest would have to be (seed 9100002)."""
+async def _lose_the_beginning(
+    brokers: ThreeBrokers, client: Client, acknowledged: Acknowledged
+) -> int:
+    """Stop a follower, damage the beginning of its log, and delete that everywhere; return which.
 
+    Nothing tells where in its file the rest would have to be (seed 9100002).
+    """
+    await brokers.leads()
+    victim = brokers.followers()[0]
+    brokers.stop(victim)
+    await until(lambda: brokers.machines[victim].process is None)
+    oldest = segments(brokers, victim)[0]
+    for position in range(100, 5 * len(VALUE), 5_000):
+        flip(brokers, victim, oldest, position)
+    await client.admin.delete_records(TOPIC, 0, 3)
+    del acknowledged[0], acknowledged[1], acknowledged[2]
+    return victim
+
+
+def test_damage_that_begins_with_what_nobody_has_any_more_has_the_replica_begun_anew() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
-            await brokers.leads()
-            victim = brokers.followers()[0]
-            brokers.stop(victim)
-            await until(lambda: brokers.machines[victim].process is None)
-            oldest = segments(brokers, victim)[0]
-            for position in range(100, 5 * len(VALUE), 5_000):
-                flip(brokers, victim, oldest, position)
-            await client.admin.delete_records(TOPIC, 0, 3)
-            del acknowledged[0], acknowledged[1], acknowledged[2]
+            victim = await _lose_the_beginning(brokers, client, acknowledged)
 
             brokers.start(victim)
             await until(lambda: brokers.in_sync() == set(NODES), 30)
@@ -116,15 +125,7 @@ def test_no_log_is_begun_anew_by_what_a_broker_knows_of_old(
 
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
-            await brokers.leads()
-            victim = brokers.followers()[0]
-            brokers.stop(victim)
-            await until(lambda: brokers.machines[victim].process is None)
-            oldest = segments(brokers, victim)[0]
-            for position in range(100, 5 * len(VALUE), 5_000):
-                flip(brokers, victim, oldest, position)
-            await client.admin.delete_records(TOPIC, 0, 3)
-            del acknowledged[0], acknowledged[1], acknowledged[2]
+            victim = await _lose_the_beginning(brokers, client, acknowledged)
 
             async def refuse(self: Submission, *, timeout_s: float) -> None:
                 del self, timeout_s

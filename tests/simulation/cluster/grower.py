@@ -6,15 +6,14 @@ from typing import final
 import trio
 
 from client.admin import Admin
-from client.client import connect
+from tests.simulation.administrator import administer
 from tests.simulation.broker_host import TOPIC
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.growth import Growth
 from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from wire.errors import TidelogError
+from tests.simulation.readers import PATIENCE_S
 
 
 @final
@@ -47,15 +46,7 @@ class Grower:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        while True:
-            try:
-                async with connect(
-                    addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
-                ) as client:
-                    await self._work(client.admin)
-                    return
-            except TidelogError:
-                await trio.sleep(BACKOFF_S)
+        await administer(process, addresses(self._plan), self._work)
 
     async def _work(self, admin: Admin) -> None:
         pause_s = self._plan.grow_pause_s

@@ -6,12 +6,12 @@ from typing import Final, final
 import trio
 
 from client.admin import Admin
-from client.client import connect
+from tests.simulation.administrator import administer
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.readers import BACKOFF_S
 from tests.simulation.sometimes import Sometimes
 from wire.errors import InvalidTopicError, TidelogError, TopicExistsError, UnknownTopicError
 
@@ -48,15 +48,7 @@ class TopicMaker:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        while True:
-            try:
-                async with connect(
-                    addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
-                ) as client:
-                    await self._work(client.admin)
-                    return
-            except TidelogError:
-                await trio.sleep(BACKOFF_S)
+        await administer(process, addresses(self._plan), self._work)
 
     async def _work(self, admin: Admin) -> None:
         while not self.should_stop:
