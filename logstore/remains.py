@@ -9,6 +9,7 @@ from enum import Enum
 
 from logstore.checkpoint import CHECKPOINT_NAME, DamagedFileError, LogCheckpoint, read_small_file
 from logstore.disk import Disk
+from logstore.scan import FileWindow
 from logstore.segment import LOG_SUFFIX, base_offset_of
 from logstore.segment_format import SEGMENT_HEADER_SIZE, parse_segment_header
 
@@ -21,7 +22,7 @@ class Remains(Enum):
     DOUBTFUL = "doubtful"
     """Some is there, but not what tells where it ended."""
     NOTHING = "nothing"
-    """No segment is there that has so much as a beginning."""
+    """No segment is there that has so much as a beginning, or a whole batch."""
 
 
 def remains_of(disk: Disk, directory: str) -> Remains:
@@ -52,10 +53,15 @@ def remains_of(disk: Disk, directory: str) -> Remains:
 
 
 def _look_into(disk: Disk, path: str) -> tuple[int, bool]:
-    """Return the size of a segment's file, and whether its header is good."""
+    """Return the size of a segment's file, and whether its header is good, or a batch is."""
     file = disk.open(path)
     try:
+        size = file.size()
         header = parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE), f"{disk.root}/{path}")
-        return file.size(), header is not None
+        if header is not None:
+            return size, True
+        # Whoever opens the log mends a header that batches bear witness for.
+        found = FileWindow(file, end=size).find_valid(SEGMENT_HEADER_SIZE, accepts=lambda _: True)
+        return size, found is not None
     finally:
         file.close()

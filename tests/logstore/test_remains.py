@@ -44,6 +44,26 @@ def test_without_a_checkpoint_a_log_is_doubtful(is_gone: bool) -> None:
     assert _remains(disk) is Remains.DOUBTFUL
 
 
+@pytest.mark.parametrize("at", [16, 100])
+def test_a_log_without_a_checkpoint_is_doubtful_as_long_as_a_batch_is_whole(at: int) -> None:
+    opened = _ready()
+    opened.disk.lose_file(CHECKPOINT)
+    for base in opened.segment_bases():
+        opened.disk.flip_bit(opened.path(base), at, 0)
+
+    assert _remains(opened.disk) is Remains.DOUBTFUL
+
+
+def test_of_a_log_without_headers_and_batches_nothing_is_left() -> None:
+    opened = _ready()
+    opened.disk.lose_file(CHECKPOINT)
+    for base in opened.segment_bases():
+        opened.disk.cut_file(opened.path(base), 100)
+        opened.disk.flip_bit(opened.path(base), 16, 0)
+
+    assert _remains(opened.disk) is Remains.NOTHING
+
+
 def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt() -> None:
     opened = _ready()
     for base in opened.segment_bases()[:-1]:
