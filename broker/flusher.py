@@ -2,10 +2,11 @@
 
 Shell: owns the flush tasks. Whatever arrives while a sync runs is covered by the next one, so
 batches grow by themselves under load and nothing lingers when there is none. Nobody waits for
-checkpoints that only let the next start scan less: they are written while flushes go on.
+checkpoints that only let the next start scan less: they are written while flushes go on. A broker
+that is alone syncs a few bytes without a thread, as long as its disk is fast (decision 0022).
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import final
 
@@ -18,6 +19,8 @@ from logstore.flush import Flush
 from wire.env import Env
 
 _LATE_MAX_S = 0.05
+_BRIEF_AT_ONCE = 2
+"""Partitions that are being synced while one of them holds up the loop, itself included."""
 _AGAIN_S = 0.5
 """After it a flush is tried again for which no file could be opened."""
 
@@ -26,10 +29,16 @@ _AGAIN_S = 0.5
 class Flusher:
     """Syncs partitions, on demand or when their time has come."""
 
-    def __init__(self, env: Env, nursery: trio.Nursery) -> None:
-        """Run flush tasks in `nursery`; there are none while nothing is appended."""
+    def __init__(
+        self, env: Env, nursery: trio.Nursery, *, is_alone: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Run flush tasks in `nursery`; there are none while nothing is appended.
+
+        `is_alone` returns whether no other broker would take this one for dead if it stood still.
+        """
         self._env = env
         self._nursery = nursery
+        self._is_alone = is_alone
         self._lazy: dict[Partition, None] = {}
         self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
@@ -165,11 +174,14 @@ class Flusher:
         try:
             while log.is_checkpoint_due and partition.is_checkpointing:
                 await self._ended.wait()  # One checkpoint at a time, the older one first.
+            if self._is_alone():
+                # What arrives in this turn of the loop goes along; nothing can during the sync.
+                await trio.lowlevel.checkpoint()
             flush = log.begin_flush(may_leave_checkpoint=True)
             if flush is None:
                 return
             partition.flushes_begun += 1
-            await self._env.offload(flush.run)
+            await self._env.offload(flush.run, is_brief=self._is_brief(flush))
         except OSError as error:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
                 await self._try_again(partition, error)
@@ -191,6 +203,14 @@ class Flusher:
             del self._under_way[partition]
         partition.flushes_ended += 1
         self._tell_ended()
+
+    def _is_brief(self, flush: Flush) -> bool:
+        """Return whether it may hold up the loop, for it takes no longer than to wake up a thread.
+
+        Several at once are better off in threads: file systems put their commits together.
+        """
+        is_among_few = len(self._under_way) <= _BRIEF_AT_ONCE
+        return is_among_few and flush.is_small and self._is_alone()
 
     async def _try_again(self, partition: Partition, error: OSError) -> None:
         """Let a flush follow that has not begun, for want of descriptors."""

@@ -101,7 +101,7 @@ class Broker:
         self._dispatcher = Dispatcher(nursery, APIS)
         self._acceptor = Acceptor(env, config, listener, self._dispatcher, nursery)
         self._waiting = Waiting()
-        self._flusher = Flusher(env, nursery)
+        self._flusher = Flusher(env, nursery, is_alone=lambda: self._is_alone)
         self._coordinating = trio.CancelScope()
         self._registering = trio.CancelScope()
         self._has_left_cluster = trio.Event()
@@ -125,6 +125,16 @@ class Broker:
     def cluster_id(self) -> str:
         """Identity of the cluster that this broker is in; empty as long as it is in none."""
         return self._directory.cluster_id
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no other broker of the cluster would miss this one."""
+        cluster = self._cluster
+        return (
+            cluster is not None
+            and cluster.raft.is_only_voter
+            and len(cluster.metadata.state.brokers) <= 1
+        )
 
     def statistics(self) -> BrokerStatistics:
         """Return what is held for clients now."""

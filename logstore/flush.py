@@ -48,11 +48,15 @@ class Flush:
     was cancelled.
     """
 
-    def __init__(self, disk: Disk, directory: str, work: FlushWork) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, work: FlushWork, *, is_small: bool = False
+    ) -> None:
         """Make durable what `work` says of the log in `directory`."""
         self._disk = disk
         self._directory = directory
         self.work = work
+        self.is_small = is_small
+        """Whether it is one sync of a few bytes."""
         self.is_running = False
         """Whether `run` was called and has not returned."""
         self.is_done = False

@@ -4,14 +4,16 @@ Synchronous; what blocks is handed out as a `Flush`, which runs elsewhere.
 """
 
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from logstore.availability import Availability
 from logstore.checkpoint import LogCheckpoint
 from logstore.disk import Disk
-from logstore.flush import Flush, LogPosition
+from logstore.flush import Flush, FlushWork, LogPosition
 from logstore.segment import Segment
 from logstore.unflushed import Unflushed
+
+_SMALL_BYTES: Final = 64 << 10
 
 
 @final
@@ -65,7 +67,7 @@ class Flushes:
             may_leave_checkpoint=may_leave_checkpoint,
         )
         if work is not None:
-            self._flush = Flush(self._disk, self._directory, work)
+            self._flush = Flush(self._disk, self._directory, work, is_small=self._is_small(work))
         return self._flush
 
     def end(self, unflushed: Unflushed, flush: Flush) -> None:
@@ -115,6 +117,13 @@ class Flushes:
     def forget(self) -> None:
         """Take account of nothing any more: the log is closed."""
         self._flush = self._checkpoint = None
+
+    def _is_small(self, work: FlushWork) -> bool:
+        writes_checkpoint = work.checkpoint is not None and not work.leaves_checkpoint
+        if len(work.files) != 1 or work.has_new_names or writes_checkpoint:
+            return False
+        is_in_one = work.end.segment_base_offset == self.durable.segment_base_offset
+        return is_in_one and work.end.position - self.durable.position <= _SMALL_BYTES
 
     def _note_checkpoint(self, flush: Flush) -> None:
         if flush.work.checkpoint is not None and not flush.had_no_room:

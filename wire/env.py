@@ -133,8 +133,12 @@ class Network(Protocol):
 class Offload(Protocol):
     """Run blocking or heavy work without holding up the loop."""
 
-    async def __call__(self, work: Callable[[], Result]) -> Result:
-        """Return what `work` returns. If cancelled, the work runs to its end before that."""
+    async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
+        """Return what `work` returns. If cancelled, the work runs to its end before that.
+
+        `is_brief` says that it takes no longer than to wake up a thread, as a rule. Then it may be
+        done in the loop, as long as that is so.
+        """
         ...
 
 

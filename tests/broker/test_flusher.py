@@ -18,15 +18,23 @@ from wire.errors import LogOfflineError
 
 
 @asynccontextmanager
-async def flusher_in(world: World) -> AsyncGenerator[Flusher]:
+async def flusher_in(world: World, *, is_alone: bool = False) -> AsyncGenerator[Flusher]:
     async with trio.open_nursery() as nursery:
-        yield Flusher(world.env, nursery)
+        yield Flusher(world.env, nursery, is_alone=lambda: is_alone)
 
 
-def new_partition(world: World, durability: str = "fsync") -> Partition:
+async def sync_one(flusher: Flusher, partition: Partition, value: bytes = b"a") -> int:
+    """Append a batch and have it synced; return the offset behind it."""
+    end = append(partition.log, value)
+    flusher.appended(partition)
+    await flusher.wait_idle()
+    return end
+
+
+def new_partition(world: World, durability: str = "fsync", number: int = 0) -> Partition:
     config = config_of(durability)
-    log = open_partition_log(world.disk, config)
-    partition = Partition(TOPIC_ID, 0, log, config, world.env.probe)
+    log = open_partition_log(world.disk, config, number=number)
+    partition = Partition(TOPIC_ID, number, log, config, world.env.probe)
     partition.lead(0)
     return partition
 
@@ -344,3 +352,61 @@ async def test_a_checkpoint_that_fails_takes_the_log_offline_and_what_is_durable
     assert partition.log.status is LogStatus.OFFLINE
     assert partition.log.keeps_durable
     assert [event["status"] for event in world.told("log_status_changed")] == ["offline"]
+
+
+@pytest.mark.parametrize(
+    ("is_alone", "size", "is_brief"),
+    [(True, 100, True), (True, 100_000, False), (False, 100, False)],
+)
+async def test_a_broker_that_is_alone_syncs_a_few_bytes_without_a_thread(
+    mock_clock: MockClock, is_alone: bool, size: int, is_brief: bool
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    async with flusher_in(world, is_alone=is_alone) as flusher:
+        await sync_one(flusher, partition)
+        assert world.work.brief_count == 0, "the name of a new file takes another sync"
+
+        end = await sync_one(flusher, partition, b"a" * size)
+
+        assert world.work.brief_count == is_brief
+        assert partition.high_watermark == end
+
+
+@pytest.mark.parametrize(("partition_count", "brief_count"), [(2, 2), (3, 0)])
+async def test_several_partitions_that_are_synced_at_once_have_threads(
+    mock_clock: MockClock, partition_count: int, brief_count: int
+) -> None:
+    world = World(mock_clock)
+    async with flusher_in(world, is_alone=True) as flusher:
+        partitions = [new_partition(world, number=number) for number in range(partition_count)]
+        for expected_count in (0, brief_count):  # The name of a new file takes another sync.
+            for partition in partitions:
+                append(partition.log, b"a")
+                flusher.appended(partition)
+            await flusher.wait_idle()
+            assert world.work.brief_count == expected_count
+
+
+async def test_what_is_appended_just_before_a_sync_in_the_loop_goes_along(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    partition = new_partition(world)
+    async with flusher_in(world, is_alone=True) as flusher:
+        await sync_one(flusher, partition)
+        ends: list[int] = []
+
+        async def append_in_the_next_turn() -> None:
+            await trio.lowlevel.checkpoint()
+            ends.append(append(partition.log, b"b"))
+            flusher.appended(partition)
+
+        append(partition.log, b"a")
+        flusher.appended(partition)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append_in_the_next_turn)
+        await flusher.wait_idle()
+
+        assert partition.log.durable_end_offset == ends[0]
+        assert world.work.sync_count == 2

@@ -444,3 +444,14 @@ def append_to_metadata(disk: FaultyDisk, payload: bytes) -> None:
     term = stored.vote.hard_state.term
     storage.append([Entry(index, term, EntryKind.COMMAND, payload)], now_ms=0)
     storage.close()
+
+
+async def test_a_broker_that_is_the_only_one_syncs_a_few_bytes_without_a_thread(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic_id = await create_topic(client, "orders")
+        for _ in range(3):
+            await produce(client, topic_id, batch_of(b"one"))
+        assert world.work.brief_count > 0

@@ -67,6 +67,8 @@ class InlineWork:
     def __init__(self) -> None:
         self.sync_count = 0
         """Syncs of partitions that were begun, those that are held included."""
+        self.brief_count = 0
+        """Work of any kind that was said to be brief."""
         self.read_defect: Exception | None = None
         """What happens instead of reading from the disk, for tests of defects."""
         self._held_syncs: deque[trio.Event] | None = None
@@ -121,8 +123,9 @@ class InlineWork:
         (event,) = held
         return event
 
-    async def __call__(self, work: Callable[[], Result]) -> Result:
+    async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
         await trio.lowlevel.checkpoint()
+        self.brief_count += is_brief
         owner = getattr(work, "__self__", None)
         held = self._held
         if isinstance(owner, Flush) and vars(owner)["_directory"] != METADATA_DIRECTORY:

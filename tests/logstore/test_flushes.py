@@ -274,3 +274,36 @@ def test_a_crash_at_any_time_loses_nothing_that_was_promised(
         story.check(story.opened.kill())
         for seed in POWER_CUTS:
             story.check(story.opened.cut_power(seed))
+
+
+def test_one_sync_of_a_few_bytes_is_a_small_flush() -> None:
+    opened = opened_with_checkpoint(LogConfig())
+    opened.append_many(3)
+    flush = opened.log.begin_flush(may_leave_checkpoint=True)
+    assert flush is not None
+    assert flush.is_small
+
+
+@pytest.mark.parametrize("why", ["a new file", "many bytes", "a checkpoint", "two segments"])
+def test_a_flush_is_not_small_if_it_has_more_to_do(why: str) -> None:
+    opened = (
+        new_log(SMALL)
+        if why == "a new file"
+        else opened_with_checkpoint(SMALL if why == "two segments" else LogConfig())
+    )
+    if why == "a checkpoint":
+        opened.append_many(1)
+        opened.log.request_checkpoint(is_due=True)
+    elif why == "many bytes":
+        while opened.log.size_bytes <= 64 << 10:
+            opened.append_many(100)
+    elif why == "two segments":
+        while opened.log.segment_count < 2:
+            opened.append_many(1)
+    else:
+        opened.append_many(1)
+
+    flush = opened.log.begin_flush(may_leave_checkpoint=True)
+
+    assert flush is not None
+    assert not flush.is_small

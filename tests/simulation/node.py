@@ -63,7 +63,12 @@ class Node:
         self.process_count += 1
         self._disk.before_call = self._before_disk_call
         process = Process(
-            self._surroundings, self._host, self._disk, self.wall_clock, number=self.process_count
+            self._surroundings,
+            self._host,
+            self._disk,
+            self.wall_clock,
+            number=self.process_count,
+            disk_speed=self.disk_speed,
         )
         self.process = process
         self._note("starts")

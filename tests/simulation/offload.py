@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 _THREADS_MAX = 40
 """As many as trio allows by default."""
 _START_MEAN_S = 0.00005
+_HOLDS_UP_THE_LOOP = 0.5
+"""So much of what is brief is done at once, in the loop, while the disk does not stall."""
 
 _STALL_STEP_S = 0.05
 """How soon a call notices that a stall is over before its time, or lasts longer."""
@@ -81,8 +83,11 @@ class SimulatedOffload:
     Invariant: every piece of work that is under way has an event due, or waits in `_stopped`.
     """
 
-    def __init__(self, clock: SimulatedClock, threads: Threads, random: Random) -> None:
-        """Take `threads`; `random` says how long they take to start."""
+    def __init__(
+        self, clock: SimulatedClock, threads: Threads, random: Random, speed: DiskSpeed
+    ) -> None:
+        """Take `threads`; `random` says how long they take to start, `speed` if the disk stalls."""
+        self._speed = speed
         self._clock = clock
         self._threads = threads
         self._random = random
@@ -92,8 +97,12 @@ class SimulatedOffload:
         self._stopped: list[BlockingCall] = []
         self._end_error: BaseException | None = None
 
-    async def __call__(self, work: Callable[[], Result]) -> Result:
+    async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
         """See `wire.env.Offload`."""
+        is_stalled = self._speed.stalled_until > self._clock.now
+        if is_brief and not is_stalled and self._random.random() < _HOLDS_UP_THE_LOOP:
+            self._check_alive()
+            return work()
         async with self._limiter:
             self._check_alive()
             call = BlockingCall(self._threads, work)

@@ -15,7 +15,7 @@ from tests.simulation.blocking_call import Threads
 from tests.simulation.clock import SimulatedClock, WallClock
 from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
 from tests.simulation.network import Host, ProcessNetwork, SimulatedNetwork
-from tests.simulation.offload import SimulatedOffload
+from tests.simulation.offload import DiskSpeed, SimulatedOffload
 from tests.simulation.random_streams import RandomStreams
 from tests.simulation.scheduler import ProcessTasks
 from tests.simulation.trace import Trace
@@ -89,6 +89,7 @@ class Process:
         wall_clock: WallClock,
         *,
         number: int,
+        disk_speed: DiskSpeed,
     ) -> None:
         """Be the process `number` on its node."""
         streams, name = surroundings.streams, f"{host.name}#{number}"
@@ -106,7 +107,7 @@ class Process:
         self._stop_count = 0
         self._network = ProcessNetwork(surroundings.network, host, self.check_alive)
         self._offload = SimulatedOffload(
-            surroundings.clock, surroundings.threads, streams.stream(f"threads {name}")
+            surroundings.clock, surroundings.threads, streams.stream(f"threads {name}"), disk_speed
         )
         self._buggify_random = streams.stream(f"buggify of {name}")
         self.env = Env(

@@ -247,3 +247,25 @@ def test_a_thread_that_would_end_its_own_process_is_told_to_ask_the_clock() -> N
 
     with pytest.raises(AssertionError, match="ask the clock"):
         play(scenario)
+
+
+def test_work_that_is_brief_is_sometimes_done_at_once_but_never_while_the_disk_stalls() -> None:
+    async def scenario(__: World, node: Node, process: Process) -> None:
+        file = process.disk.open("file", create=True)
+        node.disk_speed.sync_mean_s = 1.0
+
+        async def syncs_at_once() -> int:
+            count = 0
+            for _ in range(20):
+                began = trio.current_time()
+                await process.env.offload(file.sync, is_brief=True)
+                count += trio.current_time() == began
+            return count
+
+        assert 0 < await syncs_at_once() < 20
+        for _ in range(10):
+            node.stall_disk(100)
+            await process.env.offload(file.sync, is_brief=True)
+            assert trio.current_time() >= node.disk_speed.stalled_until
+
+    play(scenario)

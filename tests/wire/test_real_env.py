@@ -1,5 +1,6 @@
 """The real world behind the seams."""
 
+import itertools
 import logging
 import random
 import threading
@@ -7,8 +8,109 @@ import threading
 import pytest
 import trio
 
-from wire.real_env import RealClock, log_event, never, real_env, run_in_thread
+from wire.real_env import Offloading, RealClock, log_event, never, real_env, run_in_thread
 from wire.tcp import TcpNetwork
+
+
+class Stopwatch:
+    """Time that passes only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def work(self, seconds: float) -> int:
+        """Take so long, and return in which thread."""
+        self.now_s += seconds
+        return threading.get_ident()
+
+
+async def _thread_of(offload: Offloading, watch: Stopwatch, seconds: float) -> int:
+    return await offload(lambda: watch.work(seconds), is_brief=True)
+
+
+async def test_only_work_that_is_brief_holds_up_the_loop() -> None:
+    offload, watch = Offloading(), Stopwatch()
+
+    assert await offload(threading.get_ident) != threading.get_ident()
+    assert await _thread_of(offload, watch, 0.0) == threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        await offload(lambda: 1 // 0, is_brief=True)
+
+
+async def test_a_single_piece_of_work_that_takes_longer_changes_nothing() -> None:
+    watch = Stopwatch()
+    offload = Offloading(watch)
+
+    for seconds in (0.0001, 0.003, *[0.0001] * 20, 0.003, 0.0001):
+        assert await _thread_of(offload, watch, seconds) == threading.get_ident()
+
+
+@pytest.mark.parametrize(
+    "durations_s",
+    [[0.0006], [0.001], [0.002], [0.0039], [0.01], [0.0001] * 9 + [0.1], [0.0001] * 49 + [0.1]],
+)
+async def test_a_disk_that_is_slow_now_and_then_or_always_seldom_holds_up_the_loop(
+    durations_s: list[float],
+) -> None:
+    watch = Stopwatch()
+    offload = Offloading(watch)
+    held_up_s = 0.0
+
+    for duration_s in itertools.cycle(durations_s):
+        began_s = watch.now_s
+        if await _thread_of(offload, watch, duration_s) == threading.get_ident():
+            held_up_s += watch.now_s - began_s
+        watch.now_s += 0.05
+        if watch.now_s > 1000:
+            break
+
+    assert 0 < held_up_s < 10
+
+
+async def test_while_it_is_slow_brief_work_goes_to_threads_for_twice_as_long_each_time() -> None:
+    watch = Stopwatch()
+    offload = Offloading(watch)
+    pauses_s: list[float] = []
+
+    for _ in range(12):
+        assert await _thread_of(offload, watch, 0.01) == threading.get_ident()
+        began_s = watch.now_s
+        while await _thread_of(offload, watch, 0.0) != threading.get_ident():
+            watch.now_s += 0.01
+        pauses_s.append(watch.now_s - began_s)
+
+    assert pauses_s[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8], abs=0.02)
+    assert pauses_s[-2:] == pytest.approx([60, 60], abs=0.02)
+
+
+async def test_when_the_disk_was_fast_for_long_it_is_believed_to_be() -> None:
+    watch = Stopwatch()
+    offload = Offloading(watch)
+    for _ in range(3):
+        await _thread_of(offload, watch, 0.01)
+        watch.now_s += 1
+    for _ in range(100):
+        assert await _thread_of(offload, watch, 0.0001) == threading.get_ident()
+        watch.now_s += 1
+
+    await _thread_of(offload, watch, 0.01)
+    assert await _thread_of(offload, watch, 0.0001) != threading.get_ident()
+    watch.now_s += 0.1
+    assert await _thread_of(offload, watch, 0.0001) == threading.get_ident()
+
+
+async def test_brief_work_that_is_not_wanted_any_more_does_not_begin() -> None:
+    begun: list[bool] = []
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await Offloading()(lambda: begun.append(True), is_brief=True)
+
+    assert scope.cancelled_caught
+    assert begun == []
 
 
 def test_the_clock_tells_unix_time_in_milliseconds() -> None:
@@ -135,4 +237,5 @@ def test_the_real_world_is_complete() -> None:
     assert isinstance(env.clock, RealClock)
     assert isinstance(env.network, TcpNetwork)
     assert isinstance(env.random, random.SystemRandom), "nobody can guess what it draws next"
-    assert (env.offload, env.probe, env.buggify) == (run_in_thread, log_event, never)
+    assert isinstance(env.offload, Offloading)
+    assert (env.probe, env.buggify) == (log_event, never)
