@@ -134,7 +134,7 @@ class ReceiveGathering:
         except TidelogError as error:
             group.fail(error)
             return
-        served = 0
+        served, is_shared = 0, len(group.members) > 1
         for member in list(group.members):
             mine = messages[served : served + member.max_messages]
             if messages and not mine:
@@ -144,6 +144,9 @@ class ReceiveGathering:
         group.call_next()
         # Some have left since they were asked for.
         self._settler.settle_soon([each.place for each in messages[served:]], RETURN)
+        if is_shared:
+            # All who were served go on in one turn of the loop: what they do next goes together.
+            await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _leave(self, group: _Group, member: _Member) -> None:
         """Be no member any more; if it was the one who asks, another one does."""

@@ -4,6 +4,7 @@ Shell: owns the one task that attends to those to which something has happened. 
 go is served at once, and what was decided for it becomes one batch of each journal.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, final
@@ -75,6 +76,8 @@ class QueueServer:
         self._used_at: dict[ServedPartition, float] = {}
         """When each was asked for last, the longest ago first; seconds of trio's clock."""
         self._has_work = trio.Event()
+        self._until_deadline = trio.CancelScope()
+        """Of the task that waits for the first of the deadlines, which may come to be earlier."""
         self.resumer = Resumer(self)
         for partition in partitions.all():
             self.resumer.look_at(partition)
@@ -234,16 +237,23 @@ class QueueServer:
         """Attend to what happens, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.resumer.run)
+            nursery.start_soon(self._mind_deadlines)
             await self._attend_to_all()
+
+    async def _mind_deadlines(self) -> None:
+        while True:
+            deadline = self._deadlines.next_deadline
+            with trio.CancelScope(deadline=math.inf if deadline is None else deadline) as scope:
+                self._until_deadline = scope
+                await trio.sleep_forever()
+            for served in self._deadlines.take_expired(trio.current_time()):
+                self._touched[served] = None
+            self._attend()
 
     async def _attend_to_all(self) -> None:
         while True:
-            deadline = self._deadlines.next_deadline
-            with trio.move_on_at(deadline if deadline is not None else float("inf")):
-                await self._has_work.wait()
+            await self._has_work.wait()
             self._has_work = trio.Event()
-            for served in self._deadlines.take_expired(trio.current_time()):
-                self._touched[served] = None
             self._attend()
 
     def _attend(self) -> None:
@@ -284,4 +294,5 @@ class QueueServer:
         else:
             in_s = (deadline_ms - self.env.clock.now_ms()) / 1000
             deadline = now + min(max(in_s, 0), _CLOCK_LOOK_S)
-        self._deadlines.add(served, deadline)
+        if self._deadlines.add(served, deadline):
+            self._until_deadline.deadline = deadline

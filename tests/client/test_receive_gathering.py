@@ -67,6 +67,26 @@ async def test_what_is_settled_of_one_receive_at_the_same_time_is_one_settlement
         assert await left(queue) == (0, 0)
 
 
+async def test_what_those_do_next_who_were_served_together_goes_together(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 40)
+        asked = cluster.fronts[1].asked
+        asked.clear()
+
+        async def work() -> None:
+            for _ in range(5):
+                await queue.delete_batch(await queue.receive(1, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(work)
+
+        assert asked.count(api.RECEIVE) == asked.count(api.SETTLE) == 5  # type: ignore[arg-type]
+        assert await left(queue) == (0, 0)
+
+
 async def test_who_gets_nothing_of_what_came_goes_on_waiting(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
         found: list[bytes | None] = []
