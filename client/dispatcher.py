@@ -13,6 +13,7 @@ import trio
 from client.accumulator import Accumulator, Departure
 from client.cluster import STALE_METADATA_ERRORS, Cluster
 from client.instant import Instant
+from client.once_a_turn import OnceATurn
 from client.partition_queue import Identity, PartitionQueue
 from wire import api
 from wire.errors import (
@@ -78,6 +79,7 @@ class Dispatcher:
         """In the order of their submission, which is that of their expiry."""
         self._is_renewing_identity = False
         self._is_sending = False
+        self._gathered = OnceATurn(self.send)
         self._wake = trio.Event()
         self._sleeps_until = 0.0
         self._progress = trio.lowlevel.ParkingLot()
@@ -129,6 +131,14 @@ class Dispatcher:
             self._cluster.nursery.start_soon(self._renew_identity)
         if self._next_wake() < self._sleeps_until:
             self._wake.set()
+
+    async def send_together(self) -> None:
+        """Send what can be sent, with all that others hand over in this turn of the loop.
+
+        Nobody needs to be told when that is done: one of them does it for all. If cancelled, it is
+        sent at once.
+        """
+        await self._gathered.want()
 
     def cluster_changed(self) -> None:
         """Route what has become known, fail what is not there, and send what can be sent."""
@@ -245,8 +255,6 @@ class Dispatcher:
         del self._flights[flight]
         if isinstance(outcome, Exception):
             self._refuse_all(flight.departures, outcome)
-        elif isinstance(outcome[0], BrokerError):
-            self._refuse_all(flight.departures, outcome[0])
         else:
             results = cast("ProduceReply", outcome[0]).results
             if len(results) == len(flight.departures):

@@ -229,8 +229,8 @@ class Producer:
         batch = appended.batch
         sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
         batch.awaited_count += 1
-        self._dispatcher.send()
         try:
+            await self._dispatcher.send_together()
             await _wait_settled(batch)
         except BaseException:
             batch.awaited_count -= 1
@@ -297,7 +297,7 @@ class Producer:
             for record in records:
                 appended = await self._append_awaited(record)
                 results.append(appended)
-            self._dispatcher.send()
+            await self._dispatcher.send_together()
             for index, each in enumerate(results):
                 if isinstance(each, Appended):
                     if not each.batch.is_settled:  # Most are in a batch with the one before.
@@ -333,8 +333,9 @@ class Producer:
                     else:
                         appended.batch.awaited_count += appended.count
                         slices.append(SentSlice(appended, indexes[first : records.taken_count]))
-                        self._dispatcher.send(only_full=True)
-            self._dispatcher.send()
+                        if self._accumulator.has_full_batch:
+                            self._dispatcher.send(only_full=True)
+            await self._dispatcher.send_together()
             for part in slices:
                 await _wait_settled(part.appended.batch)
                 settled_count += 1

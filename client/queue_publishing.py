@@ -64,7 +64,7 @@ class QueuePublisher:
         """Send messages of which nothing but their value matters; `None` if there is more to it."""
         if not is_plain(messages):
             return None
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         description = await self._asker.describe()
         if looks_at_messages(description):
             return None

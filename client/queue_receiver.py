@@ -169,7 +169,7 @@ class _Call:
 
     async def run(self) -> list[Message]:
         """Receive."""
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         description = await self._find()
         by_default = description.config["visibility_timeout_ms"]
         timeout_ms = self.order.visibility_timeout_ms
@@ -385,8 +385,6 @@ class _Call:
         self._polls.pop(poll, None)
         if isinstance(outcome, Exception):
             self._failed(poll.description, poll.partitions, outcome)
-        elif isinstance(outcome[0], BrokerError):
-            self._failed(poll.description, poll.partitions, outcome[0])
         else:
             self._take(poll, cast("ReceiveReply", outcome[0]), outcome[1])
         self._arrival.set()

@@ -1,8 +1,9 @@
 """Settling messages: what is to become of them is told to those who serve them.
 
 Shell: two requests to each broker are under way at a time, and what comes meanwhile goes together
-in the next one, so requests grow by themselves under load. What could not be told is told again,
-and again, to whoever serves the partition then.
+in the next one, so requests grow by themselves under load. Answers are taken over in the task of
+the connection that brought them. What could not be told is told again, and again, to whoever serves
+the partition then.
 
 A settlement whose answer was lost may have been carried out. Told again, it may be refused because
 it was: then that is success.
@@ -11,13 +12,16 @@ it was: then that is success.
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, final
+from functools import partial
+from typing import Final, cast, final
 
 import trio
 
 from client.cluster import STALE_METADATA_ERRORS
 from client.metadata import PASSING_ERRORS
+from client.once_a_turn import OnceATurn
 from client.queue_directory import leader_of
 from client.queue_message import Lease, Message, Verdict
 from client.queue_shared import QueueShared
@@ -31,12 +35,15 @@ from wire.errors import (
     MessageGoneError,
     NotLeaderError,
     ReceiptExpiredError,
+    RequestTimedOutError,
     TidelogError,
     UnknownQueueError,
     WireFormatError,
     from_wire,
 )
-from wire.queues import Run, SettleAction, Settled, Settlement, SettleRequest
+from wire.queue_admin import QueueDescription
+from wire.queues import Run, SettleAction, Settled, Settlement, SettleReply, SettleRequest
+from wire.rpc import Outcome, RpcConnection
 
 _FLIGHTS_MAX: Final = 2
 """Requests to one broker at a time: one is carried out while the next one is on its way. With more,
@@ -93,12 +100,17 @@ class _Order:
 @final
 @dataclass(eq=False, slots=True)
 class _Lane:
-    """What one broker is to be told."""
+    """What one broker is to be told of one queue: another one of this name is another queue."""
 
+    node_id: int
+    queue_id: bytes
     waiting: deque[_Order] = field(default_factory=deque[_Order])
     flight_count: int = 0
-    is_starting: bool = False
-    """Whether one of them has not begun: it takes along what comes until then."""
+
+    @property
+    def may_send(self) -> bool:
+        """Whether something waits, and a request may leave now."""
+        return bool(self.waiting) and self.flight_count < _FLIGHTS_MAX
 
     def take(self) -> list[_Order]:
         """Remove and return what goes together; there is something."""
@@ -113,6 +125,21 @@ class _Lane:
 
 
 @final
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """One request under way."""
+
+    lane: _Lane
+    connection: RpcConnection
+    alike: list[list[_Order]]
+    """What each of its settlements is for."""
+    expires_at: float
+    """When the connection counts as dead."""
+    is_late: bool = False
+    """Whether it does, because of this one."""
+
+
+@final
 class QueueSettler:
     """Settles messages of one queue."""
 
@@ -123,7 +150,11 @@ class QueueSettler:
         self._cluster = shared.cluster
         self._directory = shared.directory
         self._name = name
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[tuple[int, bytes], _Lane] = {}
+        self._flights: dict[_Flight, None] = {}
+        """In the order of their departure, which is that of their expiry."""
+        self._departures = OnceATurn(self._depart_all)
+        self._is_watching = False
 
     async def settle(
         self,
@@ -148,9 +179,10 @@ class QueueSettler:
             UnknownQueueError: There is no such queue.
             ConnectionLostError: Nobody answers; it may be settled or not.
         """
-        await trio.lowlevel.checkpoint()
         if not places:
+            await trio.lowlevel.checkpoint()
             return
+        await trio.lowlevel.checkpoint_if_cancelled()
         description = await self._directory.find(self._name)
         call = _Call()
         patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
@@ -160,12 +192,13 @@ class QueueSettler:
             leader_of(description, order.partition)
         call.open_count = len(orders)  # All at once: one of them may be over before the next goes.
         for order in orders:
-            await self._put(order)
+            self._put(order, description)
+        await self._send_all()
         await call.is_done.wait()
         if not call.errors:
             return
         if len(places) == 1:
-            raise call.errors[0]
+            raise copy(call.errors[0])  # Others may have the same, and it would grow each time.
         raise BatchError(
             f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
             f" because: {next(iter(call.errors.values()))}",
@@ -183,10 +216,9 @@ class QueueSettler:
         except TidelogError as error:
             self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
 
-    async def _put(self, order: _Order) -> None:
-        """Have an order carried out."""
+    def _put(self, order: _Order, description: QueueDescription) -> None:
+        """Have an order wait for its turn."""
         try:
-            description = await self._directory.find(self._name)
             leader_id = leader_of(description, order.partition)
         except TidelogError as error:
             self._give_up(order, error)
@@ -196,41 +228,83 @@ class QueueSettler:
             nobody = NotLeaderError(f"nobody serves partition {order.partition} of the queue now")
             self._failed(order, nobody)
             return
-        lane = self._lanes.setdefault(leader_id, _Lane())
+        queue_id = description.queue_id
+        lane = self._lanes.get((leader_id, queue_id))
+        if lane is None:
+            lane = self._lanes[leader_id, queue_id] = _Lane(leader_id, queue_id)
         lane.waiting.append(order)
-        if not lane.is_starting and lane.flight_count < _FLIGHTS_MAX:
-            lane.is_starting = True
-            lane.flight_count += 1
-            self._cluster.nursery.start_soon(self._fly, leader_id, lane)
 
-    async def _fly(self, node_id: int, lane: _Lane) -> None:
-        lane.is_starting = False
-        try:
-            while lane.waiting:
-                await self._send(node_id, lane.take())
-        finally:
-            lane.flight_count -= 1
+    async def _send_all(self) -> None:
+        """Send what waits and may leave, with all that comes in this turn of the loop."""
+        if any(lane.may_send for lane in self._lanes.values()):
+            await self._departures.want()
 
-    async def _send(self, node_id: int, orders: list[_Order]) -> None:
-        try:
-            description = await self._directory.find(self._name)
-            connection = self._cluster.connection_nowait(node_id)
-            if connection is None:
-                raise ConnectError(f"node {node_id}, which serves the queue, cannot be reached")
-            alike = _alike(orders)
-            settlements = [_settlement(each) for each in alike]
-            request = SettleRequest(description.queue_id, settlements)
-            reply = await self._cluster.ask_once(connection, api.SETTLE, request)
-            if len(reply.results) != len(alike):
-                connection.close()
-                raise WireFormatError(f"{len(reply.results)} results for {len(alike)} settlements")
-        except TidelogError as error:
+    def _depart_all(self) -> None:
+        for lane in list(self._lanes.values()):
+            self._depart(lane)
+
+    def _depart(self, lane: _Lane) -> None:
+        while lane.may_send:
+            self._send(lane, lane.take())
+        if not (lane.waiting or lane.flight_count):
+            self._lanes.pop((lane.node_id, lane.queue_id), None)
+
+    def _send(self, lane: _Lane, orders: list[_Order]) -> None:
+        connection = self._cluster.connection_nowait(lane.node_id)
+        if connection is None:
+            what = f"node {lane.node_id}, which serves the queue, cannot be reached"
+            self._all_failed([orders], ConnectError(what))
+            return
+        alike = _alike(orders)
+        request = SettleRequest(lane.queue_id, [_settlement(each) for each in alike])
+        patience = self._cluster.config.request_timeout
+        flight = _Flight(lane, connection, alike, trio.current_time() + patience)
+        self._flights[flight] = None
+        lane.flight_count += 1
+        if not self._is_watching:
+            self._is_watching = True
+            self._cluster.nursery.start_soon(self._watch)
+        connection.submit(api.SETTLE, request, partial(self._landed, flight))
+
+    def _landed(self, flight: _Flight, outcome: Outcome) -> None:
+        """Take over what came of a request, and send what has come meanwhile."""
+        del self._flights[flight]
+        flight.lane.flight_count -= 1
+        if flight.is_late:
+            patience = self._cluster.config.request_timeout
+            what = f"the broker did not answer SETTLE in {patience:g} s"
+            self._all_failed(flight.alike, RequestTimedOutError(what))
+        elif isinstance(outcome, Exception):
+            self._all_failed(flight.alike, outcome)
+        else:
+            results = cast("SettleReply", outcome[0]).results
+            if len(results) == len(flight.alike):
+                for each, result in zip(flight.alike, results, strict=True):
+                    for order in each:
+                        self._answered(order, result)
+            else:
+                flight.connection.close()
+                what = f"{len(results)} results for {len(flight.alike)} settlements"
+                self._all_failed(flight.alike, WireFormatError(what))
+        self._depart(flight.lane)
+
+    def _all_failed(self, groups: Iterable[Sequence[_Order]], error: Exception) -> None:
+        assert isinstance(error, TidelogError), "a connection says nothing else"
+        for orders in groups:
             for order in orders:
                 self._failed(order, error)
-        else:
-            for each, result in zip(alike, reply.results, strict=True):
-                for order in each:
-                    self._answered(order, result)
+
+    async def _watch(self) -> None:
+        """Close connections on which a request has no answer in time, while some are under way."""
+        try:
+            while self._flights:
+                oldest = next(iter(self._flights))
+                await trio.sleep_until(oldest.expires_at)
+                if oldest in self._flights:
+                    oldest.is_late = True
+                    oldest.connection.close()
+        finally:
+            self._is_watching = False
 
     def _answered(self, order: _Order, result: Settled) -> None:
         if result.error is not None:
@@ -291,14 +365,17 @@ class QueueSettler:
         self._cluster.nursery.start_soon(self._put_again, order, error, delay)
 
     async def _put_again(self, order: _Order, error: TidelogError, delay: float) -> None:
-        if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError)):
-            try:
+        is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError))
+        try:
+            if is_stale:
                 self._directory.doubt(await self._directory.find(self._name))
-            except TidelogError as failure:
-                self._give_up(order, failure)
-                return
-        await trio.sleep(delay)
-        await self._put(order)
+            await trio.sleep(delay)
+            description = await self._directory.find(self._name)
+        except TidelogError as failure:
+            self._give_up(order, failure)
+            return
+        self._put(order, description)
+        await self._send_all()
 
 
 def _orders(

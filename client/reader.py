@@ -25,7 +25,6 @@ from client.replica_choice import follower_to_read
 from client.subscription import Fetch, Subscription, Until
 from wire import api
 from wire.errors import (
-    BrokerError,
     ConnectionLostError,
     PartitionNotOwnedError,
     UnknownTopicError,
@@ -365,8 +364,6 @@ class Reader:
         connection, now = flight.connection, trio.current_time()
         if isinstance(outcome, Exception):
             self._subscription.failed(fetch, outcome, now)
-        elif isinstance(outcome[0], BrokerError):
-            self._subscription.failed(fetch, outcome[0], now)
         else:
             results = cast("FetchReply", outcome[0]).results
             try:

@@ -26,8 +26,8 @@ FRAME_BYTES_MAX = 256 << 20
 """A client takes longer frames than a broker: it asked for what it gets."""
 
 Outcome = tuple[object, memoryview] | Exception
-"""A reply message and its attachment, or why there is none. The view is only valid during
-the call that hands it over."""
+"""A reply message and its attachment, or why there is none: the broker's refusal, or what became
+of the connection. The view is only valid during the call that hands it over."""
 
 _NOTHING = memoryview(b"")
 
@@ -128,8 +128,6 @@ class RpcConnection:
         def finish(result: Outcome) -> None:
             if isinstance(result, Exception):
                 outcome.append(result)
-            elif isinstance(result[0], BrokerError):
-                outcome.append(result[0])
             else:
                 try:
                     outcome.append(take(cast("ReplyType", result[0]), result[1]))
@@ -199,7 +197,11 @@ class RpcConnection:
                 self.reply_count += 1
                 callback = self._callbacks.pop(reply.correlation_id)
                 self._kept_until.pop(reply.correlation_id, None)
-                callback((reply.message, reply.attachment))
+                message = reply.message
+                if isinstance(message, BrokerError):
+                    callback(message)
+                else:
+                    callback((message, reply.attachment))
             if received < len(buffer):
                 # There is no more. To be told so would cost a call and a turn of the loop.
                 await self._stream.wait_readable()
