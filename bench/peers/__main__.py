@@ -33,6 +33,7 @@ from bench.peers.results import OWN, LeftOut, RowId, Store
 from bench.peers.spark import SPARK
 from bench.peers.systems import Installed, System
 
+_PROFILES: Final = Path(__file__).with_name("profiles.md")
 _SYSTEMS: Final = {
     system.name: system for system in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS, BEANSTALKD)
 }
@@ -116,7 +117,8 @@ def _install(names: Sequence[str], store: Store) -> dict[str, tuple[System, Inst
 
 def _write(store: Store, directory: Path) -> None:
     """Write the report of all results that are kept: of a quick run not where the full one is."""
-    report = make_report(store.load(), _SYSTEMS.values(), store.left_out())
+    profiles = _PROFILES.read_text(encoding="utf-8")
+    report = make_report(store.load(), _SYSTEMS.values(), store.left_out(), profiles=profiles)
     plots = directory / "plots"
     shutil.rmtree(plots, ignore_errors=True)
     plots.mkdir(parents=True)

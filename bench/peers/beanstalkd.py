@@ -51,5 +51,15 @@ BEANSTALKD: Final = System(
         promise: ("-b (a log on disk)", " ".join(options)) for promise, options in _SYNC.items()
     },
     promises={"queue": tuple(_SYNC)},
-    remarks=("There are no batches: so many messages are so many calls.", "There is one copy."),
+    remarks=(
+        "There are no batches: so many messages are so many calls.",
+        "There is one copy.",
+        (
+            "Expired messages: the connection that let them expire asks for them again, and again"
+            " at once whenever it is told DEADLINE_SOON, as it is all through the last second. If"
+            " it is silent and another connection waits, this version forgets most of what has"
+            " expired, until the first one says something or closes"
+            " (github.com/beanstalkd/beanstalkd/issues/262)."
+        ),
+    ),
 )

@@ -1,9 +1,11 @@
 """Loads beanstalkd through greenstalk."""
 
+from time import perf_counter
 from typing import Any, Final
 
 from bench.peers.libraries import library
 from bench.peers.load import (
+    Expiries,
     Gate,
     Role,
     Shared,
@@ -16,6 +18,8 @@ from bench.peers.orders import Order
 _greenstalk = library("greenstalk")
 
 _WAIT_S: Final = 1
+_LEASE_S: Final = 60
+"""Of jobs for which nothing else is ordered: what the client does by itself."""
 
 
 def _connect(order: Order) -> Any:  # noqa: ANN401
@@ -39,7 +43,7 @@ def _send(order: Order, gate: Gate) -> None:
         put = clients[number].put
         while (taken := shared.take()) is not None:
             for value in values[taken]:
-                put(value)
+                put(value, ttr=order.hidden_s or _LEASE_S)
 
     in_threads(send, order.workers, gate)
 
@@ -71,10 +75,34 @@ def _delay(order: Order, gate: Gate) -> None:
     gate.close()
 
 
+def _expire(order: Order, gate: Gate) -> None:
+    """Reserve everything, and again when it has expired, on the same connection.
+
+    In the last second of a lease the server does not let a connection wait that holds it: it
+    answers at once that the deadline is near, and is asked again. Another connection might wait,
+    but the server loses the timer of one that holds leases and says nothing.
+    """
+    client, expiries, left = _connect(order), Expiries(gate, order.hidden_s), order.count
+    gate.open()
+    while expiries.count < order.count:
+        asked_at = perf_counter()
+        expiries.took(asked_at, client.reserve(timeout=_WAIT_S).body)
+    while left:
+        try:
+            job = client.reserve(timeout=_WAIT_S)
+        except (_greenstalk.DeadlineSoonError, _greenstalk.TimedOutError):
+            continue
+        expiries.came_again(job.body)
+        client.delete(job)
+        left -= 1
+    gate.close()
+
+
 ROLES: Final[dict[str, Role]] = {
     "create_queue": _nothing,
     "delete_queue": _nothing,
     "send": _send,
     "work": _work,
     "delay": _delay,
+    "expire": _expire,
 }

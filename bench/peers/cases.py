@@ -22,6 +22,8 @@ class Case:
     """How long one repetition of one system takes, about."""
     peers: Sequence[str] = ()
     """Who is measured beside tidelog; empty: all that can."""
+    is_in_quick: bool = True
+    """Whether a quick run has it that asks for no row by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,9 @@ class Workload:
     role: str
     """What the servers are for: `log` or `queue`."""
     cases: Callable[[Promise, bool], Sequence[Case]]
-    """By promise, and whether a quick run is wanted."""
+    """By promise, and whether a quick run is wanted: what takes long is made smaller then."""
+    is_warmed_up: bool = True
+    """Whether log systems work for some seconds before they are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ def make_groups(
                 case
                 for case in workload.cases(promise, wanted.is_quick)
                 if wanted.text in case.name
+                and (case.is_in_quick or not wanted.is_quick or wanted.text)
                 and (not wanted.is_goals_only or _goal_peers(workload.name, case.name))
             ]
             peers = {peer for case in cases for peer in _goal_peers(workload.name, case.name)}

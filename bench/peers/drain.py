@@ -31,13 +31,13 @@ def _measure(count: int) -> Measure:
         backlog = counts[running.system.name]
         counts[running.system.name] = count
         more = int(backlog * _MORE)
-        running.do(running.order("create", name))
+        running.errand("create", name)
         running.do(running.order("produce", name, count=backlog, value_bytes=_VALUE_BYTES))
         (produced, consumed), server_cpu = running.do(
             running.order("produce", name, count=more, value_bytes=_VALUE_BYTES),
             running.order("consume", name, count=backlog + more, value_bytes=_VALUE_BYTES),
         )
-        running.do(running.order("delete", name))
+        running.errand("delete", name)
         all_cpu = server_cpu + produced.cpu_seconds + consumed.cpu_seconds
         return {
             "drained": (backlog + more) / (consumed.ended - consumed.began),

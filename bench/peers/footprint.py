@@ -34,7 +34,7 @@ def _measure(*, is_quick: bool) -> Measure:
             idle_mb = servers.resident_bytes / 1e6
             before = servers.disk_bytes
             more = {"count": count, "value_bytes": _VALUE_BYTES}
-            fresh.do(fresh.order("create", name))
+            fresh.errand("create", name)
             fresh.do(fresh.order("produce", name, **more))
             loaded_mb = servers.resident_bytes / 1e6
             start_s = servers.started_in
@@ -60,4 +60,4 @@ def _installed_bytes(running: Running) -> int:
     return sum(occupied_bytes(root / name) for name in ("tree", "jars") if (root / name).exists())
 
 
-FOOTPRINT: Final = Workload("footprint", "log", _cases)
+FOOTPRINT: Final = Workload("footprint", "log", _cases, is_warmed_up=False)

@@ -12,7 +12,7 @@ from bench.peers.results import Sample
 from bench.peers.running import Measure, Running
 
 _VALUE_BYTES: Final = 100
-_SHARES_PEERS: Final = ("kafka",)
+_FEW_PEERS: Final = ("kafka",)
 _SHARES: Final = {"50 %": 0.5, "80 %": 0.8}
 _COMMON: Final = 5_000
 """Records a second, at which all are measured."""
@@ -26,15 +26,18 @@ _AT_ONCE: Final = 1e9
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return one rate for all; with one copy in memory also shares of what each can do."""
+    """Return one rate for all (three copies: for Kafka), and shares of what each can do."""
+    del is_quick
     rate = f"{_COMMON:,} records/s"
-    found = [Case("common", rate, _measure(lambda _: _COMMON), _SECONDS + 2.0)]
-    if promise is Promise.MEMORY_ONE and not is_quick:
+    peers = () if promise.node_count == 1 else _FEW_PEERS
+    found = [Case("common", rate, _measure(lambda _: _COMMON), _SECONDS + 1.2, peers)]
+    if promise is Promise.MEMORY_ONE:
         highest = _HighestRates()
         for share, factor in _SHARES.items():
             what = f"{share} of the own highest rate"
             measure = _measure(highest.share(factor))
-            found.append(Case(what, what, measure, _SECONDS + 3.0, _SHARES_PEERS))
+            seconds = _SECONDS + 2.0
+            found.append(Case(what, what, measure, seconds, _FEW_PEERS, is_in_quick=False))
     return found
 
 
@@ -62,11 +65,11 @@ def _highest(running: Running, name: str) -> float:
     for number in range(4):
         topic = f"highest-{name}-{number}"
         more = {"count": count, "value_bytes": _VALUE_BYTES, "rate": _AT_ONCE, "sample_every": 10}
-        running.do(running.order("create", topic))
+        running.errand("create", topic)
         produced, consumed = run_loads(
             [running.order("pace", topic, **more), running.order("tail", topic, **more)]
         )
-        running.do(running.order("delete", topic))
+        running.errand("delete", topic)
         found.append(count / (consumed.ended - produced.began))
         count = scaled(found[-1], 2, low=1_000, high=2_000_000)
     say(f"{name}: {running.system.name} takes {median(found[1:]):,.0f} records/s")
@@ -83,11 +86,11 @@ def _measure(rate_of: Callable[[Running], float]) -> Measure:
             "rate": rate,
             "sample_every": max(int(rate / _SAMPLES_MAX), 1),
         }
-        running.do(running.order("create", name))
+        running.errand("create", name)
         (_, tailed), server_cpu = running.do(
             running.order("pace", name, **more), running.order("tail", name, **more)
         )
-        running.do(running.order("delete", name))
+        running.errand("delete", name)
         return {"rate": rate, "work_server_us": server_cpu / count * 1e6, **tailed.latencies_ms}
 
     return measure

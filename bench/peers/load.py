@@ -242,9 +242,7 @@ class LoadProcess:
 
     def begin(self) -> None:
         """Let it begin."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("begin\n")
-        self._process.stdin.flush()
+        self._write("begin")
 
     def outcome(self) -> Outcome:
         """Wait until it is over.
@@ -253,15 +251,34 @@ class LoadProcess:
             RuntimeError: It failed; it has written why to standard error.
             HangError: It is not in time.
         """
-        outcome = Outcome(**json.loads(self._read()))
+        outcome = self.read_outcome()
         self._process.communicate()
         return outcome
+
+    def read_outcome(self) -> Outcome:
+        """Wait for what came of it; it stays, for another order.
+
+        Raises:
+            RuntimeError: It failed; it has written why to standard error.
+            HangError: It is not in time.
+        """
+        return Outcome(**json.loads(self._read()))
+
+    def go_on(self, order: Order) -> None:
+        """Give it another order, of the same system."""
+        self._order = order
+        self._write(json.dumps(asdict(order)))
 
     def kill(self) -> None:
         """End it, if it has not ended."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
 
     def _read(self) -> str:
         assert self._process.stdout is not None
@@ -292,13 +309,56 @@ def run_loads(orders: Sequence[Order]) -> list[Outcome]:
         raise
 
 
+@final
+class Errands:
+    """What is not measured: topics and queues of one system come and go, by a process that stays.
+
+    To start one for each of them would take as long as what is measured in between.
+    """
+
+    def __init__(self) -> None:
+        """No process yet."""
+        self._process: LoadProcess | None = None
+
+    def run(self, order: Order) -> None:
+        """Carry out an order; after a failure the next one gets another process.
+
+        Raises:
+            RuntimeError: It failed.
+            HangError: It is not in time.
+        """
+        try:
+            if self._process is None:
+                self._process = LoadProcess(order)
+            else:
+                self._process.go_on(order)
+            self._process.wait_ready()
+            self._process.begin()
+            self._process.read_outcome()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+
 def main(text: str) -> None:
-    """Carry out an order."""
-    order = Order(**json.loads(text))
+    """Carry out an order, and all that come by standard input when it is done."""
+    while text:
+        _carry_out(Order(**json.loads(text)))
+        text = sys.stdin.readline()
+
+
+def _carry_out(order: Order) -> None:
     roles: dict[str, Role] = import_module(f"bench.peers.{order.system}_client").ROLES
     gate = Gate()
     roles[order.role](order, gate)
     sys.stdout.write(json.dumps(asdict(gate.outcome(order.count))) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

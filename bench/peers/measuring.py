@@ -78,7 +78,8 @@ class Session:
                 try:
                     servers = stack.enter_context(system.start(installed, place, group.promise))
                     running = Running(system, installed, servers, group.promise)
-                    if group.workload.role == "log":
+                    stack.callback(running.errands.close)
+                    if group.workload.role == "log" and group.workload.is_warmed_up:
                         self._warm_up(running)
                 except Exception as error:  # noqa: BLE001  (whatever it is: the others go on)
                     row = RowId(group.workload.name, group.promise.value, "")
@@ -95,8 +96,10 @@ class Session:
         while perf_counter() < until:
             name = f"warm-up-{next(self._numbers)}"
             more = {"count": count, "value_bytes": _WARM_UP_BYTES, "way": "records"}
-            for role in ("create", "produce", "consume", "delete"):
+            running.errand("create", name)
+            for role in ("produce", "consume"):
                 running.do(running.order(role, name, **more))
+            running.errand("delete", name)
             count = _WARM_UP_COUNT if running.promise is Promise.MEMORY_ONE else 10_000
 
     def _measure(self, group: Group, case: Case, running: dict[str, Running]) -> None:

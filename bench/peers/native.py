@@ -1,13 +1,17 @@
-"""The load tools that peers bring along. From a cold JVM: no upper bound where runs are short.
+"""The load tools that peers bring along: what a peer can do, whatever its client in Python does.
 
 They are no Python, so tidelog's own client is at a disadvantage here, and its CPU is not compared.
+A JVM compiles what it does often: the tools of Kafka produce as much before as is counted, and of
+what they consume the latter half counts.
 """
 
-import itertools
+import csv
+import io
 import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from bench.peers.cases import Case, Workload
@@ -22,9 +26,14 @@ _PATIENCE_S: Final = 120.0
 _FIRST: Final = 200_000
 _COUNT_MAX: Final = 3_000_000
 _SECONDS: Final = 4.0
-"""How long one repetition produces, about."""
-_PRODUCED: Final = re.compile(r"^\d+ records sent, ([0-9.]+) records/sec", re.MULTILINE)
-_FETCH_RATE: Final = "fetch.nMsg.sec"
+"""How long one repetition produces, about; not counting what warms up."""
+_PRODUCED: Final = re.compile(
+    r"^\d+ steady state records sent, ([0-9.]+) records/sec", re.MULTILINE
+)
+_CONSUMED: Final = "data.consumed.in.nMsg"
+_CONSUMED_AT: Final = "time"
+_CLOCK: Final = "%Y-%m-%d %H:%M:%S:%f"
+_INTERVAL_MS: Final = 200
 _PRODUCER: Final = ("acks=all", "batch.size=1000000", "linger.ms=5", "buffer.memory=268435456")
 """Batches as large as those of librdkafka: the 16 KiB of its own would slow the tool down."""
 _TOOLS: Final = "org.apache.kafka.tools"
@@ -36,23 +45,20 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
         return []
     what = "100 B, 1 partition, the peer's own load tools"
     del is_quick
-    return [Case("100 B 01", what, _measure(defaultdict(lambda: _FIRST)), 12.0, tuple(_NATIVE))]
+    return [Case("100 B 01", what, _measure(defaultdict(lambda: _FIRST)), 9.0, tuple(_NATIVE))]
 
 
 def _measure(counts: dict[str, int]) -> Measure:
-    """Return what measures once, and says how many records the next repetition gets.
-
-    They are many: the tools count from their start, when a JVM has compiled nothing yet.
-    """
+    """Return what measures once, and says how many records the next repetition gets."""
 
     def measure(running: Running, name: str) -> Sample:
-        running.do(running.order("create", name))
+        running.errand("create", name)
         system = running.system.name
         count = counts[system]
         sample = _NATIVE.get(system, _own)(running, name, count)
         if count == _FIRST:
             counts[system] = scaled(sample["produced"], _SECONDS, low=_FIRST, high=_COUNT_MAX)
-        running.do(running.order("delete", name))
+        running.errand("delete", name)
         return sample
 
     return measure
@@ -69,21 +75,24 @@ def _own(running: Running, name: str, count: int) -> Sample:
 
 
 def _kafka(running: Running, name: str, count: int) -> Sample:
-    addresses = running.servers.addresses
+    """Have its tools produce and consume twice as many records, of which the latter half counts."""
+    addresses, total = running.servers.addresses, str(2 * count)
     produced = _run(
         running,
         "ProducerPerformance",
-        *("--topic", name, "--num-records", str(count), "--record-size", str(_VALUE_BYTES)),
-        *("--throughput", "-1", "--bootstrap-server", addresses),
+        *("--topic", name, "--num-records", total, "--record-size", str(_VALUE_BYTES)),
+        *("--throughput", "-1", "--warmup-records", str(count)),
+        *("--bootstrap-server", addresses),
         *("--command-property", *_PRODUCER),
     )
     consumed = _run(
         running,
         "ConsumerPerformance",
-        *("--bootstrap-server", addresses, "--topic", name, "--num-records", str(count)),
+        *("--bootstrap-server", addresses, "--topic", name, "--num-records", total),
         *("--group", f"native-{name}", "--timeout", "60000"),
+        *("--show-detailed-stats", "--reporting-interval", str(_INTERVAL_MS)),
     )
-    return {"produced": produced_rate(produced), "consumed": fetched_rate(consumed)}
+    return {"produced": produced_rate(produced), "consumed": consumed_rate(consumed)}
 
 
 def _run(running: Running, tool: str, *options: str) -> str:
@@ -102,7 +111,7 @@ def _run(running: Running, tool: str, *options: str) -> str:
 
 
 def produced_rate(output: str) -> float:
-    """Return records a second, of all that were sent, from what `ProducerPerformance` writes.
+    """Return records a second, after those that warm up, from what `ProducerPerformance` writes.
 
     Raises:
         RuntimeError: There is no such line.
@@ -113,16 +122,22 @@ def produced_rate(output: str) -> float:
     return float(found[-1])
 
 
-def fetched_rate(output: str) -> float:
-    """Return records a second, while it fetched, from what `ConsumerPerformance` writes.
+def consumed_rate(output: str) -> float:
+    """Return records a second, of the latter half, from what `ConsumerPerformance` writes.
 
     Raises:
-        RuntimeError: There is no such column.
+        RuntimeError: There are not two lines that say how much was consumed, and when.
     """
-    lines = [[cell.strip() for cell in line.split(",")] for line in output.splitlines()]
-    for head, row in itertools.pairwise(lines):
-        if _FETCH_RATE in head and len(row) == len(head):
-            return float(row[head.index(_FETCH_RATE)])
+    table = csv.DictReader(io.StringIO(output), skipinitialspace=True)
+    reports = [
+        (datetime.strptime(row[_CONSUMED_AT], _CLOCK).replace(tzinfo=UTC), int(row[_CONSUMED]))
+        for row in table
+        if row.get(_CONSUMED_AT) and (row.get(_CONSUMED) or "").isdigit()
+    ]
+    ended_at, total = reports[-1] if reports else (None, 0)
+    for began_at, before in reversed(reports):
+        if ended_at is not None and before * 2 <= total and began_at < ended_at:
+            return (total - before) / (ended_at - began_at).total_seconds()
     raise RuntimeError(f"no rate in: {output[-500:]}")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from bench.peers.libraries import library
 from bench.peers.load import PACE_COUNT, Expiries, Gate, Pace, Role, Shared, make_values
 from bench.peers.orders import Order
+from bench.peers.promises import Promise
 
 _nats = library("nats")
 _errors = library("nats.errors")
@@ -28,13 +29,20 @@ def _role(function: _Async) -> Role:
 
     async def run(order: Order, gate: Gate) -> None:
         connection = await _nats.connect(
-            f"nats://{order.addresses}", pending_size=_BUFFER_BYTES, allow_reconnect=False
+            [f"nats://{address}" for address in order.addresses.split(",")],
+            pending_size=_BUFFER_BYTES,
+            allow_reconnect=False,
         )
         stream = connection.jetstream(timeout=_STALL_S, publish_async_max_pending=_PENDING_MAX)
         await function(stream, order, gate)
         await connection.close()
 
     return lambda order, gate: asyncio.run(run(order, gate))
+
+
+def _how_kept(order: Order) -> dict[str, Any]:
+    replicas = Promise(order.promise).node_count
+    return {"storage": _api.StorageType.FILE, "num_replicas": replicas}
 
 
 def _streams(order: Order) -> list[str]:
@@ -44,7 +52,7 @@ def _streams(order: Order) -> list[str]:
 async def _create(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
     gate.open()
     for name in _streams(order):
-        await jet.add_stream(name=name, subjects=[name], storage=_api.StorageType.FILE)
+        await jet.add_stream(name=name, subjects=[name], **_how_kept(order))
     gate.close()
 
 
@@ -124,8 +132,8 @@ async def _create_queue(jet: Any, order: Order, gate: Gate) -> None:  # noqa: AN
     await jet.add_stream(
         name=order.name,
         subjects=[order.name],
-        storage=_api.StorageType.FILE,
         retention=_api.RetentionPolicy.WORK_QUEUE,
+        **_how_kept(order),
     )
     more = {"ack_wait": order.hidden_s} if order.hidden_s else {}
     config = _api.ConsumerConfig(max_ack_pending=100_000, **more)

@@ -57,6 +57,9 @@ TIDELOG: Final = System(
     promises={"log": tuple(Promise), "queue": tuple(Promise)},
     remarks=(
         "Broker and client with all defaults; producers are idempotent, CRCs are checked by both.",
-        "Queues: four partitions, receive_durability=lazy, the default.",
+        (
+            "Queues: four partitions, receive_durability=lazy, the default: what is sent or deleted"
+            " is committed as promised; who receives does not wait for that."
+        ),
     ),
 )

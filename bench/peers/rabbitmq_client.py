@@ -7,6 +7,7 @@ from typing import Any, Final
 from bench.peers.libraries import library
 from bench.peers.load import PACE_COUNT, Gate, Pace, Role, Shared, make_values
 from bench.peers.orders import Order
+from bench.peers.promises import Promise
 
 _rstream = library("rstream")
 _pika = library("aio_pika")
@@ -38,10 +39,11 @@ def _streams(order: Order) -> list[str]:
 
 
 async def _create(order: Order, gate: Gate) -> None:
+    replicas = Promise(order.promise).node_count
     async with _rstream.Producer(**_place(order)) as producer:
         gate.open()
         for name in _streams(order):
-            await producer.create_stream(name, arguments={"initial-cluster-size": "1"})
+            await producer.create_stream(name, arguments={"initial-cluster-size": str(replicas)})
         gate.close()
 
 
@@ -138,7 +140,8 @@ async def _connect(order: Order) -> Any:  # noqa: ANN401
 
 
 async def _declare(channel: Any, order: Order) -> Any:  # noqa: ANN401
-    arguments = {"x-queue-type": "quorum"}
+    members = Promise(order.promise).node_count
+    arguments = {"x-queue-type": "quorum", "x-quorum-initial-group-size": members}
     return await channel.declare_queue(order.name, durable=True, arguments=arguments)
 
 

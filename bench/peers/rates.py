@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from bench.peers.cases import Case, Workload
@@ -25,15 +26,19 @@ _MANY_PEERS: Final = ("kafka", "redis")
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
     """Return all combinations with one copy in memory, and those that say most elsewhere."""
-    found = [_case("100 B", 1)]
-    if promise is Promise.MEMORY_ONE:
-        found.append(_case("100 B", 1, "records", ("kafka",)))
-    found.append(_case("64 KB", 1))
-    if promise is Promise.MEMORY_ONE:
-        found += [_case("1 KB", 1), _case("100 B", 16)]
-    if promise is Promise.MEMORY_ONE and not is_quick:
-        found += [_case("1 KB", 16, peers=("kafka",)), _case("100 B", _MANY, peers=_MANY_PEERS)]
-    return found
+    del is_quick
+    if promise is not Promise.MEMORY_ONE:
+        large_peers = () if promise.node_count == 1 else ("kafka",)
+        return [_case("100 B", 1), _case("64 KB", 1, peers=large_peers)]
+    return [
+        _case("100 B", 1),
+        _case("100 B", 1, "records", ("kafka",)),
+        _case("64 KB", 1),
+        _case("1 KB", 1),
+        _case("100 B", 16),
+        replace(_case("1 KB", 16, peers=("kafka",)), is_in_quick=False),
+        replace(_case("100 B", _MANY, peers=_MANY_PEERS), is_in_quick=False),
+    ]
 
 
 def _case(size: str, partitions: int, way: str = "batches", peers: Sequence[str] = ()) -> Case:
@@ -43,7 +48,7 @@ def _case(size: str, partitions: int, way: str = "batches", peers: Sequence[str]
         name=f"{size} {partitions:02d} {way}",
         what=f"{size}, {partitions:,} partition{plural}, {how}",
         measure=_measure(defaultdict(lambda: _first(_SIZES[size])), _SIZES[size], partitions, way),
-        seconds=4.0 if partitions < _MANY else 8.0,
+        seconds=2.5 if partitions < _MANY else 8.0,
         peers=peers,
     )
 
@@ -59,10 +64,10 @@ def _measure(counts: dict[str, int], size: int, partitions: int, way: str) -> Me
     def measure(running: Running, name: str) -> Sample:
         count = counts[running.system.name]
         more = {"count": count, "value_bytes": size, "partitions": partitions, "way": way}
-        running.do(running.order("create", name, partitions=partitions))
+        running.errand("create", name, partitions=partitions)
         (produced,), produce_cpu = running.do(running.order("produce", name, **more))
         (consumed,), consume_cpu = running.do(running.order("consume", name, **more))
-        running.do(running.order("delete", name, partitions=partitions))
+        running.errand("delete", name, partitions=partitions)
         rate = count / (produced.ended - produced.began)
         high = max(_BYTES_MAX // size, _COUNT_MIN)
         # Only the repetition that warms up changes it much: what is counted has one size.

@@ -6,6 +6,7 @@ from typing import Any, Final
 from bench.peers.libraries import library
 from bench.peers.load import PACE_COUNT, Gate, Pace, Role, Shared, in_threads, make_values
 from bench.peers.orders import Order
+from bench.peers.promises import Promise
 
 _redis = library("redis")
 
@@ -17,13 +18,28 @@ _BLOCK_MS: Final = 200
 _GROUP: Final = "workers"
 _FIELD: Final = b"v"
 _NOTHING: Final[list[Any]] = []
+_REPLICA_COUNT: Final = 1
+"""Replicas that have it before it is acknowledged, beside the primary."""
+_REPLICA_MS_MAX: Final = 4_000
+"""Less than the client waits for an answer, or it would send all of it again."""
 
 
 def _connect(order: Order) -> Any:  # noqa: ANN401
-    host, _, port = order.addresses.partition(":")
+    """Connect to the first one: of several servers the primary."""
+    host, _, port = order.addresses.split(",")[0].partition(":")
     client = _redis.Redis(host=host, port=int(port), protocol=2)
     client.ping()
     return client
+
+
+def _execute(pipeline: Any, order: Order) -> None:  # noqa: ANN401
+    """Have it done, and on a replica as well if that is promised."""
+    is_replicated = Promise(order.promise).node_count > 1
+    if is_replicated:
+        pipeline.wait(_REPLICA_COUNT, _REPLICA_MS_MAX)
+    answers = pipeline.execute()
+    if is_replicated:
+        assert answers[-1] >= _REPLICA_COUNT, "no replica has confirmed it"
 
 
 def _streams(order: Order) -> list[str]:
@@ -53,7 +69,7 @@ def _produce(order: Order, gate: Gate) -> None:
         pipeline = client.pipeline(transaction=False)
         for value in values[first : first + size]:
             pipeline.xadd(stream, {_FIELD: value})
-        pipeline.execute()
+        _execute(pipeline, order)
     gate.close()
     found = sum(client.xlen(stream) for stream in streams)
     assert found == order.count, f"{found} records are there"
@@ -85,7 +101,7 @@ def _pace(order: Order, gate: Gate) -> None:
         pipeline = client.pipeline(transaction=False)
         for value in pace.take(PACE_COUNT):
             pipeline.xadd(stream, {_FIELD: value})
-        pipeline.execute()
+        _execute(pipeline, order)
         sleep(pace.delay())
     gate.close()
 
@@ -131,7 +147,7 @@ def _send(order: Order, gate: Gate) -> None:
             pipeline = client.pipeline(transaction=False)
             for value in values[taken]:
                 pipeline.xadd(order.name, {_FIELD: value})
-            pipeline.execute()
+            _execute(pipeline, order)
 
     in_threads(send, order.workers, gate)
 
@@ -151,7 +167,7 @@ def _work(order: Order, gate: Gate) -> None:
                 pipeline = client.pipeline(transaction=False)
                 pipeline.xack(stream, _GROUP, *places)
                 pipeline.xdel(stream, *places)
-                pipeline.execute()
+                _execute(pipeline, order)
                 shared.done(len(places))
 
     in_threads(work, order.workers, gate, shared)

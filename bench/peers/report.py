@@ -23,9 +23,9 @@ _WORKLOADS: Final = {
         "Native load tools",
         (
             "The load tools that peers bring along, which are no Python, beside tidelog's Python"
-            " client. They count from when their JVM starts, and it compiles what it runs only"
-            " then: in a run of seconds that costs them much. Where the client in Python is faster"
-            " (above, under Rates), that is what the peer can do."
+            " client. A JVM compiles what it runs often: as many records as are counted are"
+            " produced before, and of what is consumed the latter half counts. Where the client in"
+            " Python is faster (above, under Rates), that is what the peer can do."
         ),
     ),
     "queues": (
@@ -70,11 +70,18 @@ class Report:
 
 
 def make_report(
-    results: Sequence[RowResult], systems: Iterable[System], left_out: Sequence[LeftOut] = ()
+    results: Sequence[RowResult],
+    systems: Iterable[System],
+    left_out: Sequence[LeftOut] = (),
+    *,
+    profiles: str = "",
 ) -> Report:
-    """Return tables and plots of all results, and what could not be measured."""
+    """Return tables and plots of all results, and what could not be measured.
+
+    `profiles` says why goals are missed: a section of the report, written by hand.
+    """
     plots: dict[str, str] = {}
-    parts = [_HEAD, _machines(results), _goals(verdicts(results)), _worst(results)]
+    parts = [_HEAD, _machines(results), _goals(verdicts(results)), profiles, _worst(results)]
     parts.append(_left_out(left_out))
     for workload, (title, what) in _WORKLOADS.items():
         own = [result for result in results if result.row.workload == workload]

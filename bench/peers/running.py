@@ -1,9 +1,9 @@
 """Systems whose servers run, and what measures them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from bench.peers.load import run_loads
+from bench.peers.load import Errands, run_loads
 from bench.peers.orders import Order, Outcome
 from bench.peers.promises import Promise
 from bench.peers.results import Sample
@@ -19,6 +19,8 @@ class Running:
     installed: Installed
     servers: Servers
     promise: Promise
+    errands: Errands = field(default_factory=Errands)
+    """To be closed by who makes this."""
 
     def order(self, role: str, name: str, **more: object) -> Order:
         """Return an order for a load process."""
@@ -36,6 +38,10 @@ class Running:
         before = self.servers.cpu_seconds
         outcomes = run_loads(orders)
         return outcomes, self.servers.cpu_seconds - before
+
+    def errand(self, role: str, name: str, **more: object) -> None:
+        """Let a topic or queue come or go, which is not measured."""
+        self.errands.run(self.order(role, name, **more))
 
 
 Measure = Callable[[Running, str], Sample]

@@ -153,8 +153,19 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def start_servers(directory: Path, commands: Sequence[Command], ports: Sequence[int]) -> Servers:
-    """Start processes, and wait until somebody listens on all ports.
+def start_servers(
+    directory: Path,
+    commands: Sequence[Command],
+    ports: Sequence[int],
+    is_ready: Callable[[], bool] = lambda: True,
+) -> Servers:
+    """Start processes, and wait until somebody listens on all ports, and until they are ready.
+
+    Args:
+        directory: For data and logs.
+        commands: One for each process.
+        ports: Where clients connect.
+        is_ready: Asked when all ports answer, again and again: whether servers know each other.
 
     Raises:
         RuntimeError: One of them does not; none is left.
@@ -164,6 +175,7 @@ def start_servers(directory: Path, commands: Sequence[Command], ports: Sequence[
         for command in commands:
             servers.start(command.words, environment=command.environment)
         servers.wait_ports(ports)
+        servers.wait_ready(is_ready)
     except BaseException:
         servers.stop()
         raise

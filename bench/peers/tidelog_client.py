@@ -43,14 +43,19 @@ def _durability(order: Order) -> str:
 
 
 async def _create(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    replicas = Promise(order.promise).node_count
-    until = gate.open() + _PATIENCE_S
+    await _create_topic(client, order, order.partitions, gate.open() + _PATIENCE_S)
+    gate.close()
+
+
+async def _create_topic(
+    client: tidelog.Client, order: Order, partitions: int, until: float
+) -> None:
     while True:
         try:
             await client.admin.create_topic(
                 order.name,
-                order.partitions,
-                replication_factor=replicas,
+                partitions,
+                replication_factor=Promise(order.promise).node_count,
                 durability=_durability(order),
             )
         except tidelog.TidelogError:
@@ -59,8 +64,7 @@ async def _create(client: tidelog.Client, order: Order, gate: Gate) -> None:
                 raise
             await trio.sleep(_RETRY_S)
         else:
-            break
-    gate.close()
+            return
 
 
 async def _delete(client: tidelog.Client, order: Order, gate: Gate) -> None:
@@ -149,12 +153,8 @@ async def _tail(client: tidelog.Client, order: Order, gate: Gate) -> None:
 
 
 async def _create_queue(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    gate.open()
-    await client.admin.create_queue(
-        order.name,
-        partitions=_QUEUE_PARTITIONS,
-        topic_config={"durability": _durability(order)},
-    )
+    await _create_topic(client, order, _QUEUE_PARTITIONS, gate.open() + _PATIENCE_S)
+    await client.admin.create_queue(order.name)
     gate.close()
 
 

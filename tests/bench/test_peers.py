@@ -9,12 +9,15 @@ from bench.figures import Spread
 from bench.peers.goals import Goal, advantage, verdicts
 from bench.peers.load import Expiries, Gate, Pace, Shared, delayed_values, due_value, make_values
 from bench.peers.measuring import rotated, scaled
-from bench.peers.native import fetched_rate, produced_rate
+from bench.peers.native import consumed_rate, produced_rate
+from bench.peers.nats import is_clustered
 from bench.peers.orders import Order, Schedule, percentile, percentiles
 from bench.peers.own import TIDELOG
 from bench.peers.plot import Bar, bars_svg
+from bench.peers.redis import is_in_sync
 from bench.peers.report import make_report
 from bench.peers.results import RowId, RowResult, Sample, Store
+from bench.peers.spark import rows_of
 
 _ROW = RowId("rates", "memory-one", "100 B 01 batches")
 
@@ -162,20 +165,54 @@ def test_a_goal_without_a_peer_is_judged_by_the_best_one() -> None:
     assert verdict.result.peer == "fast"
 
 
-def test_rates_are_read_from_what_the_tools_of_kafka_write() -> None:
+def test_rates_are_read_from_what_the_tools_of_kafka_write_of_the_latter_half() -> None:
     produced = (
+        "Warmup first 50000 records. Steady state results will print after the complete summary.\n"
         "50000 records sent, 9999.0 records/sec (0.95 MB/sec), 2.0 ms avg latency.\n"
+        "In steady state.\n"
         "100000 records sent, 12345.5 records/sec (1.18 MB/sec), 2.0 ms avg latency, 9 ms 99th.\n"
+        "50000 steady state records sent, 20000.5 records/sec (1.91 MB/sec), 2.0 ms avg latency.\n"
     )
-    assert produced_rate(produced) == 12345.5
+    assert produced_rate(produced) == 20000.5
     consumed = (
-        "start.time, end.time, data.consumed.in.MB, nMsg.sec, fetch.MB.sec, fetch.nMsg.sec\n"
-        "2026-11-23 02:00:00:000, 2026-11-23 02:00:01:000, 9.5, 100.0, 1.5, 2500.25\n"
+        "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec\n"
+        "2026-11-23 02:00:00:900, 0, 0.0, 0.0, 1, 0.2\n"
+        "2026-11-23 02:00:01:100, 0, 1.9, 9.5, 20000, 99995.0\n"
+        "2026-11-23 02:00:01:300, 0, 4.3, 12.0, 45000, 125000.0\n"
+        "2026-11-23 02:00:01:500, 0, 9.5, 26.2, 100000, 275000.0\n"
     )
-    assert fetched_rate(consumed) == 2500.25
-    for read in (produced_rate, fetched_rate):
+    assert consumed_rate(consumed) == pytest.approx(275_000)
+    only_one = "\n".join(consumed.splitlines()[:2])
+    for read, text in ((produced_rate, "no"), (consumed_rate, "no"), (consumed_rate, only_one)):
         with pytest.raises(RuntimeError, match="no rate"):
-            read("something else\n")
+            read(text)
+
+
+def test_servers_of_nats_are_ready_when_all_of_them_know_who_leads_all() -> None:
+    text = '{"meta_cluster": {"name": "bench", "leader": "bench-2", "cluster_size": 3}}'
+    assert is_clustered(text, 3)
+    assert not is_clustered(text.replace("bench-2", ""), 3)
+    assert not is_clustered(text.replace("3", "2"), 3)
+    assert not is_clustered("{}", 3)
+
+
+def test_a_replica_of_redis_is_ready_when_it_receives_all_and_appends_it_to_its_file() -> None:
+    lines = [
+        "aof_enabled:1",
+        "aof_rewrite_in_progress:0",
+        "aof_rewrite_scheduled:0",
+        "role:slave",
+        "master_link_status:up",
+    ]
+    assert is_in_sync("\r\n".join(lines))
+    others = [("up", "down"), ("enabled:1", "enabled:0"), ("progress:0", "progress:1")]
+    for ready, other in others:
+        assert not is_in_sync("\r\n".join(lines).replace(ready, other))
+
+
+def test_only_tidelog_has_a_row_more_than_records_were_ordered() -> None:
+    assert rows_of("tidelog", 400) == 401
+    assert rows_of("kafka", 400) == 400
 
 
 def test_less_is_better_for_cpu_and_latency() -> None:
@@ -214,6 +251,10 @@ def test_a_report_has_goals_losses_ratios_and_settings() -> None:
 
 def test_a_report_of_nothing_says_so() -> None:
     assert "nobody" in make_report([], []).text
+
+
+def test_the_report_says_what_the_profiles_show() -> None:
+    assert "## Why\n" in make_report([], [], profiles="## Why\n").text
 
 
 def test_a_plot_has_a_bar_for_each_row_on_its_side_of_one() -> None:

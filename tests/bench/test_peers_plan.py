@@ -20,7 +20,9 @@ from bench.peers.own import TIDELOG
 from bench.peers.progress import Progress
 from bench.peers.promises import Promise
 from bench.peers.queue_work import QUEUES
+from bench.peers.rabbitmq import RABBITMQ
 from bench.peers.rates import RATES
+from bench.peers.redis import REDIS
 from bench.peers.report import make_report
 from bench.peers.results import LeftOut, RowId, RowResult, Sample, Store
 from bench.peers.running import Measure, Running
@@ -168,6 +170,28 @@ def test_cases_are_chosen_by_a_part_of_their_name() -> None:
     assert {case.name for group in _groups(text="64 KB") for case in group.cases} == {
         "64 KB 01 batches"
     }
+
+
+def test_a_quick_run_has_what_it_is_asked_for_by_name_and_else_not_everything() -> None:
+    for text in ("own highest", "1000", "batch 001 workers 64"):
+        quick = _groups(is_quick=True)
+        assert not [case for group in quick for case in group.cases if text in case.name]
+        assert _groups(is_quick=True, text=text)
+
+
+def test_three_copies_are_compared_beside_all_that_keep_as_many() -> None:
+    systems = {each.name: each for each in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS)}
+    three = [Promise.MEMORY_THREE, Promise.FSYNC_THREE]
+    found = {
+        (group.workload.name, group.promise, case.name): group.systems_of(case)
+        for group in make_groups([RATES, QUEUES], systems, Wanted(three))
+        for case in group.cases
+    }
+    memory, fsync = Promise.MEMORY_THREE, Promise.FSYNC_THREE
+    assert found["rates", memory, "100 B 01 batches"] == list(systems)
+    assert found["rates", fsync, "100 B 01 batches"] == ["tidelog", "kafka"]
+    assert found["queues", memory, "batch 010 workers 08"] == ["tidelog", "nats", "redis"]
+    assert found["queues", fsync, "batch 100 workers 64"] == ["tidelog", "rabbitmq"]
 
 
 def test_a_group_takes_as_long_as_all_repetitions_of_all_its_systems() -> None:
