@@ -331,6 +331,16 @@ class Accumulator:
         """Return whether every batch is settled that was there when `close_all` was called."""
         return not self._unsettled or next(iter(self._unsettled)) > barrier
 
+    def stop_awaiting(self, appended: Appended) -> None:
+        """Take note that nobody will hear of the fate of these records, though it may be known."""
+        batch = appended.batch
+        batch.awaited_count -= appended.count
+        if batch.is_settled and batch.failure is not None:
+            end = appended.place + appended.count
+            failed_count = batch.failed_count(appended.place, end)
+            if failed_count:
+                self._keep_failure(batch.failure, failed_count)
+
     def take_failure(self) -> Exception | None:
         """Return the first failure of records whose fate nobody waited for, once."""
         failure, self._failure = self._failure, None
@@ -469,7 +479,7 @@ class Accumulator:
     def _on_settled(self, batch: ProducerBatch) -> None:
         self._hold(batch, 0)
         del self._unsettled[batch.order]
-        failed_count = batch.failed_count
+        failed_count = batch.failed_count(0, batch.record_count)
         self.acknowledged_record_count += batch.record_count - failed_count
         unawaited_count = min(failed_count, batch.record_count - batch.awaited_count)
         if batch.failure is not None and unawaited_count:

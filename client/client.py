@@ -27,6 +27,7 @@ from client.queue import Queue
 from client.queue_shared import QueueShared
 from client.record import Record
 from client.staging import StagedBatch
+from client.tasks import ClientTasks
 from wire.env import Env
 from wire.errors import ConfigError
 from wire.real_env import real_env
@@ -153,6 +154,9 @@ async def connect(
 ) -> AsyncGenerator[Client, None]:
     """Connect to a cluster, and stay connected while the block runs.
 
+    With the block the client is closed, and all that came from it: what is under way in other
+    tasks, or is asked for later, raises `trio.ClosedResourceError`.
+
     Args:
         addresses: One or more brokers, `host:port`, separated by commas; the port is 8433 unless
             it is given. One that answers is enough: it knows the others.
@@ -170,14 +174,16 @@ async def connect(
     seeds = parse_addresses(addresses)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        cluster = Cluster(seeds, config or ClientConfig(**settings), env or real_env(), nursery)
+        tasks = ClientTasks(nursery)
+        cluster = Cluster(seeds, config or ClientConfig(**settings), env or real_env(), tasks)
         try:
             await cluster.start()
             yield Client(cluster)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (raised again below)
             # Past the nursery, so that it arrives as it is and not in a group.
             failure = error
-        nursery.cancel_scope.cancel()
+        finally:
+            tasks.close()
     if failure is not None:
         raise failure
 

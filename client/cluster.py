@@ -18,6 +18,7 @@ from client.config import ClientConfig
 from client.connections import Connections
 from client.metadata import MetadataCache
 from client.racing import first_success
+from client.tasks import ClientTasks
 from wire import api
 from wire.api import Api
 from wire.env import BytesLike, Env
@@ -67,17 +68,17 @@ class Cluster:
     """Connections to brokers, and what they say about the cluster."""
 
     def __init__(
-        self, seeds: list[Address], config: ClientConfig, env: Env, nursery: trio.Nursery
+        self, seeds: list[Address], config: ClientConfig, env: Env, tasks: ClientTasks
     ) -> None:
-        """Connect to `seeds` when nothing better is known; tasks run in `nursery`."""
+        """Connect to `seeds` when nothing better is known."""
         self.config = config
         self.env = env
-        self.nursery = nursery
+        self.tasks = tasks
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._seeds = seeds
         self._connections = Connections(
-            config, env, nursery, self.metadata, on_change=self._notify, on_doubt=self._doubt
+            config, env, tasks, self.metadata, on_change=self._notify, on_doubt=self._doubt
         )
         self._connecting = trio.Lock()
         self._asked_count = 0
@@ -112,8 +113,12 @@ class Cluster:
         self._listeners.remove(listener)
 
     async def wait_changed(self) -> None:
-        """Wait until connections or metadata change."""
-        await self._changed.wait()
+        """Wait until connections or metadata change.
+
+        Raises:
+            trio.ClosedResourceError: The client is closed.
+        """
+        await self.tasks.wait(self._changed)
 
     def connection_nowait(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker; if there is none, have one made.
@@ -196,7 +201,7 @@ class Cluster:
             self._has_news.set()
         if not self._is_refreshing:
             self._is_refreshing = True
-            self.nursery.start_soon(self._refresh)
+            self.tasks.start_soon(self._refresh)
 
     async def topic(self, name: str) -> TopicMetadata:
         """Return what is known of a topic, after asking if it is not known.
@@ -256,10 +261,12 @@ class Cluster:
         Raises:
             BrokerError: A broker refused, or went on failing.
             ConnectionLostError: The request may or may not have been executed.
+            trio.ClosedResourceError: The client is closed.
         """
         gives_up_at = trio.current_time() + self.config.request_timeout
         failure_count = 0
         while True:
+            self.tasks.require_open()
             try:
                 return await attempt()
             except (RetriableError, ConnectionLostError) as error:

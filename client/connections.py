@@ -13,6 +13,7 @@ from client.address import Address
 from client.backoff import Backoff
 from client.config import ClientConfig
 from client.metadata import MetadataCache
+from client.tasks import ClientTasks
 from wire.diagnosis import diagnose
 from wire.env import Env
 from wire.errors import (
@@ -41,20 +42,20 @@ class Connections:
         self,
         config: ClientConfig,
         env: Env,
-        nursery: trio.Nursery,
+        tasks: ClientTasks,
         metadata: MetadataCache,
         *,
         on_change: Callable[[], None],
         on_doubt: Callable[[], None],
     ) -> None:
-        """Begin without any; tasks run in `nursery`.
+        """Begin without any.
 
         `on_change` is called when a connection was made, was lost or could not be made, and
         `on_doubt` when newer metadata may say that a broker is not needed any more.
         """
         self._config = config
         self._env = env
-        self._nursery = nursery
+        self._tasks = tasks
         self._metadata = metadata
         self._on_change = on_change
         self._on_doubt = on_doubt
@@ -101,7 +102,7 @@ class Connections:
             self._dialled[node_id] = True
         else:
             self._dialled[node_id] = True
-            self._nursery.start_soon(self._dial, node_id)
+            self._tasks.start_soon(self._dial, node_id)
         return None
 
     async def reach(self, node_id: int) -> RpcConnection:
@@ -129,7 +130,8 @@ class Connections:
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
             connection = RpcConnection(stream)
-            self._nursery.start_soon(self._run, connection, address)
+            if not self._tasks.start_soon(self._run, connection, address):
+                connection.close()
             try:
                 hello = await connection.introduce(self._config.client_name, CLIENT_VERSION)
             except RetriableError:

@@ -128,7 +128,7 @@ class Dispatcher:
             self._is_sending = False
         if not self._is_renewing_identity and self._accumulator.identity_to_ask() is not None:
             self._is_renewing_identity = True
-            self._cluster.nursery.start_soon(self._renew_identity)
+            self._cluster.tasks.start_soon(self._renew_identity)
         if self._next_wake() < self._sleeps_until:
             self._wake.set()
 
@@ -168,6 +168,7 @@ class Dispatcher:
                 self._progressed()
         finally:
             self._cluster.unsubscribe(self.cluster_changed)
+            self._progress.unpark_all()  # There is no more of it.
 
     def _next_wake(self) -> float:
         oldest = next(iter(self._flights), None)
@@ -233,7 +234,7 @@ class Dispatcher:
             request = ProduceRequest(int(self._acks), timeout_ms, batches)
             connection.submit(api.PRODUCE, request, landed, attachment=attachment)
         if landed is None:
-            self._cluster.nursery.start_soon(self._settle_when_sent, flight)
+            self._cluster.tasks.start_soon(self._settle_when_sent, flight)
         elif self._cluster.env.buggify("connection given up"):
             connection.close()
 

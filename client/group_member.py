@@ -108,8 +108,10 @@ class GroupMember:
 
         Raises:
             TidelogError: The group refuses, or nobody could be asked for `request_timeout`.
+            trio.ClosedResourceError: The client is closed.
         """
-        self._cluster.nursery.start_soon(self._run)
+        self._cluster.tasks.require_open()
+        self._cluster.tasks.start_soon(self._run)
         try:
             await self._wait_joined()
         except BaseException:
@@ -192,6 +194,7 @@ class GroupMember:
             while self._membership.member_epoch == JOIN_EPOCH and not self._over.is_set():
                 await self._heard.wait()
         if self._membership.member_epoch == JOIN_EPOCH:
+            self._cluster.tasks.require_open()
             failure = self._reader.failure or self._heartbeat_failure
             raise failure or RequestTimedOutError(f"group {self._group_id} does not answer")
 

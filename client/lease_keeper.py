@@ -114,6 +114,8 @@ class LeaseKeeper:
                 errors = {}
             except BatchError as failure:
                 errors = failure.errors
+            except trio.ClosedResourceError:
+                return  # Nothing can be kept any more.
             except TidelogError as failure:
                 errors = dict.fromkeys(errors, failure)
         for index, held in enumerate(together):

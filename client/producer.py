@@ -91,9 +91,10 @@ class Producer:
         """Start."""
         assert not self._is_open, "a producer is opened once"
         await trio.lowlevel.checkpoint()
+        self._cluster.tasks.require_open()
         self._is_open = True
         self._queues = self._accumulator.queues_by_topic
-        self._cluster.nursery.start_soon(self._run)
+        self._cluster.tasks.start_soon(self._run)
         return self
 
     async def __aexit__(
@@ -231,9 +232,9 @@ class Producer:
         batch.awaited_count += 1
         try:
             await self._dispatcher.send_together()
-            await _wait_settled(batch)
+            await self._wait_settled(batch)
         except BaseException:
-            batch.awaited_count -= 1
+            self._accumulator.stop_awaiting(appended)
             raise
         (fate,) = batch.fates(appended.place, appended.place + 1)
         if fate.failure is not None:
@@ -292,21 +293,19 @@ class Producer:
         await trio.lowlevel.checkpoint()
         await self._know(topic)
         results: list[Receipt | TidelogError | Appended] = []
-        settled_count = 0
         try:
             for record in records:
                 appended = await self._append_awaited(record)
                 results.append(appended)
             await self._dispatcher.send_together()
-            for index, each in enumerate(results):
-                if isinstance(each, Appended):
-                    if not each.batch.is_settled:  # Most are in a batch with the one before.
-                        await _wait_settled(each.batch)
-                    settled_count = index + 1
+            for each in results:
+                # Most are in a batch with the one before.
+                if isinstance(each, Appended) and not each.batch.is_settled:
+                    await self._wait_settled(each.batch)
         except BaseException:
-            for each in results[settled_count:]:
+            for each in results:
                 if isinstance(each, Appended):
-                    each.batch.awaited_count -= 1
+                    self._accumulator.stop_awaiting(each)
             raise
         return [outcome(each) if isinstance(each, Appended) else each for each in results]
 
@@ -320,7 +319,6 @@ class Producer:
         """Send records and wait until each is acknowledged or failed."""
         await self._know(topic)
         slices: list[SentSlice] = []
-        settled_count = 0
         try:
             for target, indexes in self._groups(topic, len(values), keys, partition):
                 records = chosen(values, keys, indexes)
@@ -337,11 +335,10 @@ class Producer:
                             self._dispatcher.send(only_full=True)
             await self._dispatcher.send_together()
             for part in slices:
-                await _wait_settled(part.appended.batch)
-                settled_count += 1
+                await self._wait_settled(part.appended.batch)
         except BaseException:
-            for part in slices[settled_count:]:
-                part.appended.batch.awaited_count -= part.appended.count
+            for part in slices:
+                self._accumulator.stop_awaiting(part.appended)
             raise
         return slices
 
@@ -373,6 +370,7 @@ class Producer:
     def _require_open(self) -> None:
         if not self._is_open:
             raise trio.ClosedResourceError("use 'async with client.producer() as producer'")
+        self._cluster.tasks.require_open()
 
     def _is_known(self, topic: str) -> bool:
         """Return whether records of a topic can be routed; if not, have the cluster asked."""
@@ -445,6 +443,16 @@ class Producer:
         self._require_open()
         await self._dispatcher.wait_progress()
 
+    async def _wait_settled(self, batch: ProducerBatch) -> None:
+        """Wait until a batch is acknowledged or failed; a checkpoint."""
+        if batch.is_settled:
+            await trio.lowlevel.checkpoint()
+            return
+        signal = batch.signal
+        if not isinstance(signal, trio.Event):
+            signal = batch.signal = trio.Event()
+        await self._cluster.tasks.wait(signal)
+
     def _raise_failure(self) -> None:
         """Raise the failure of records that nobody waited for, if there is one, once."""
         self._require_open()
@@ -456,14 +464,3 @@ class Producer:
                 f"records that nobody waited for and that were not acknowledged: {count}"
             )
             raise failure
-
-
-async def _wait_settled(batch: ProducerBatch) -> None:
-    """Wait until a batch is acknowledged or failed; a checkpoint."""
-    if batch.is_settled:
-        await trio.lowlevel.checkpoint()
-        return
-    signal = batch.signal
-    if not isinstance(signal, trio.Event):
-        signal = batch.signal = trio.Event()
-    await signal.wait()

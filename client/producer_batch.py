@@ -128,12 +128,6 @@ class ProducerBatch:
         """Records in the batch."""
         return self.record_count or len(self.values)
 
-    @property
-    def failed_count(self) -> int:
-        """Records of a settled batch that were not acknowledged."""
-        fates = self.fates(0, self.record_count)
-        return sum(fate.end - fate.start for fate in fates if fate.failure is not None)
-
     def append_keyed(self, key: bytes, value: bytes | None) -> None:
         """Append a record with a key; its bytes must have been taken from `room`."""
         keys = self.keys
@@ -242,6 +236,11 @@ class ProducerBatch:
         self.keys = self.headers = self.timestamps = None
         if self.signal is not None:
             self.signal.set()
+
+    def failed_count(self, start: int, end: int) -> int:
+        """Return how many of these records of a settled batch were not acknowledged."""
+        fates = self.fates(start, end)
+        return sum(fate.end - fate.start for fate in fates if fate.failure is not None)
 
     def fates(self, start: int, end: int) -> Iterator["Fate"]:
         """Yield what became of the records from place `start` to `end` of a settled batch."""

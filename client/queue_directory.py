@@ -38,14 +38,14 @@ class QueueDirectory:
         while (known := self._known.get(name)) is None:
             asking = self._asking.get(name)
             if asking is not None:
-                await asking.wait()
+                await self._cluster.tasks.wait(asking)
             else:
                 await self._ask(name)
         is_old = trio.current_time() > self._known_at[name] + _FRESH_S
         if is_old and name not in self._asking:
             # Nobody who serves a queue says that its settings were changed.
             self._known_at[name] = trio.current_time()
-            self._cluster.nursery.start_soon(self._ask_again, known)
+            self._cluster.tasks.start_soon(self._ask_again, known)
         return known
 
     def doubt(self, description: QueueDescription) -> None:

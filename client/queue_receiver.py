@@ -368,7 +368,7 @@ class _Call:
             # All of them may have passed while others were asked.
             wake_at = min((*(each for each in moments if each > now), *expiries), default=now)
             with trio.CancelScope(deadline=wake_at):
-                await self._arrival.wait()
+                await self._cluster.tasks.wait(self._arrival)
         self._arrival = trio.Event()
         now = trio.current_time()
         for poll in list(self._polls):

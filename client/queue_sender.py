@@ -157,8 +157,8 @@ class QueueSender:
         for lane in lanes.values():
             if not lane.is_running:
                 lane.is_running = True
-                self._cluster.nursery.start_soon(self._run, lane)
-        await call.is_done.wait()
+                self._cluster.tasks.start_soon(self._run, lane)
+        await self._cluster.tasks.wait(call.is_done)
         return [result for result in call.results if result is not None]
 
     async def _run(self, lane: _Lane) -> None:

@@ -194,7 +194,7 @@ class QueueSettler:
         for order in orders:
             self._put(order, description)
         await self._send_all()
-        await call.is_done.wait()
+        await self._cluster.tasks.wait(call.is_done)
         if not call.errors:
             return
         if len(places) == 1:
@@ -208,7 +208,7 @@ class QueueSettler:
     def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
         """Settle messages in a task of the client; nobody learns of failures."""
         if places:
-            self._cluster.nursery.start_soon(self._try_to_settle, list(places), verdict)
+            self._cluster.tasks.start_soon(self._try_to_settle, list(places), verdict)
 
     async def _try_to_settle(self, places: list[ReceivedPlace], verdict: Verdict) -> None:
         try:
@@ -263,7 +263,7 @@ class QueueSettler:
         lane.flight_count += 1
         if not self._is_watching:
             self._is_watching = True
-            self._cluster.nursery.start_soon(self._watch)
+            self._cluster.tasks.start_soon(self._watch)
         connection.submit(api.SETTLE, request, partial(self._landed, flight))
 
     def _landed(self, flight: _Flight, outcome: Outcome) -> None:
@@ -362,7 +362,7 @@ class QueueSettler:
             # Also a broker that is deposed may have had it committed.
             order.is_done_perhaps = True
         order.failure_count += 1
-        self._cluster.nursery.start_soon(self._put_again, order, error, delay)
+        self._cluster.tasks.start_soon(self._put_again, order, error, delay)
 
     async def _put_again(self, order: _Order, error: TidelogError, delay: float) -> None:
         is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError))

@@ -206,6 +206,7 @@ class QueueWorker:
             UnknownQueueError: There is no such queue, any more.
             BrokerError: The queue cannot be received from, and waiting does not help.
             TypeError: The handler is not an async function.
+            trio.ClosedResourceError: The client is closed.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -225,7 +226,7 @@ class QueueWorker:
             try:
                 with self._receiving:
                     await self._receive_all()
-            except TidelogError as error:
+            except (TidelogError, trio.ClosedResourceError) as error:
                 self._failure = error
             finally:
                 self.stop()
@@ -421,7 +422,7 @@ class QueueWorker:
         try:
             await self._queue.settler.settle([held.message for held in finished], verdict)
             is_settled = True
-        except TidelogError as error:
+        except (TidelogError, trio.ClosedResourceError) as error:
             # Somebody will get them again.
             self._cluster.env.probe("client.not_settled", error=str(error))
         for held in finished:

@@ -271,7 +271,7 @@ class Reader:
                 wake_at = self._next_wake(now)
             self._arrival = trio.Event()
             with trio.CancelScope(deadline=wake_at):
-                await self._arrival.wait()
+                await self._cluster.tasks.wait(self._arrival)
             self._close_dead_connections()
 
     async def wait_put_down(self) -> None:

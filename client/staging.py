@@ -182,7 +182,7 @@ class StagingTask:
         if self._number:
             self._producer = Producer(self._cluster, self._config, transaction=self._number)
             await self._producer.__aenter__()
-            self._cluster.nursery.start_soon(self._renew)
+            self._cluster.tasks.start_soon(self._renew)
         return self
 
     async def __aexit__(

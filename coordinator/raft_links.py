@@ -210,10 +210,9 @@ class _Link:
     def _answered(self, outcome: Outcome) -> None:
         self._open_count -= 1
         self._answered_at = trio.current_time()
-        answer = outcome if isinstance(outcome, Exception) else outcome[0]
-        if isinstance(answer, BrokerError):
+        if isinstance(outcome, BrokerError):
             self._env.probe(
-                "raft_refused", severity="warning", node_id=self._node_id, reason=str(answer)
+                "raft_refused", severity="warning", node_id=self._node_id, reason=str(outcome)
             )
 
     def _is_silent(self) -> bool:

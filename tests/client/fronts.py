@@ -147,6 +147,8 @@ class Front:
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, tuple):
                 self._put(request, outcome[0], b"", outbox)
+            elif isinstance(outcome, BrokerError):
+                self._put(request, outcome, b"", outbox)
 
         try:
             if self.refusal is not None:

@@ -424,6 +424,23 @@ def test_a_failure_that_somebody_waits_for_is_not_kept() -> None:
     assert bench.accumulator.take_failure() is None
 
 
+@pytest.mark.parametrize("is_settled_first", [False, True])
+def test_a_failure_that_somebody_waits_for_no_more_is_kept(is_settled_first: bool) -> None:
+    bench = Bench()
+    accumulator = known_topic(bench)
+    bench.append()
+    appended, failure = bench.appended[0][1], UnknownTopicError("it was deleted")
+    appended.batch.awaited_count += 1
+    if is_settled_first:
+        accumulator.fail_topic(TOPIC, failure)
+        accumulator.stop_awaiting(appended)
+    else:
+        accumulator.stop_awaiting(appended)
+        accumulator.fail_topic(TOPIC, failure)
+
+    assert (accumulator.failed_record_count, accumulator.take_failure()) == (1, failure)
+
+
 def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None:
     bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=10_000)
     known_topic(bench, 1)

@@ -7,6 +7,7 @@ from trio.testing import MockClock
 from client.address import Address
 from client.cluster import Cluster
 from client.config import ClientConfig
+from client.tasks import ClientTasks
 from tests.broker.world import ADDRESS, World
 from wire import api
 from wire.errors import ConnectError, UnknownTopicError
@@ -26,7 +27,7 @@ async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
 ) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, nursery)
+        cluster = Cluster([SEED], ClientConfig(), world.env, ClientTasks(nursery))
         await cluster.start()
         await create_orders(cluster)
 
@@ -40,7 +41,7 @@ async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
 async def test_one_connection_serves_everybody(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, nursery)
+        cluster = Cluster([SEED], ClientConfig(), world.env, ClientTasks(nursery))
         await cluster.start()
         await cluster.any_connection()
 
@@ -52,7 +53,7 @@ async def test_one_connection_serves_everybody(autojump_clock: MockClock) -> Non
 async def test_an_unknown_topic_is_an_error_at_once(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, nursery)
+        cluster = Cluster([SEED], ClientConfig(), world.env, ClientTasks(nursery))
         await cluster.start()
 
         with pytest.raises(UnknownTopicError):
@@ -63,7 +64,7 @@ async def test_an_unknown_topic_is_an_error_at_once(autojump_clock: MockClock) -
 async def test_where_nobody_listens_starting_fails(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, nursery)
+        cluster = Cluster([SEED], ClientConfig(), world.env, ClientTasks(nursery))
 
         with pytest.raises(ConnectError, match="broker:8433"):
             await cluster.start()
@@ -73,7 +74,7 @@ async def test_where_nobody_listens_starting_fails(autojump_clock: MockClock) ->
 async def test_a_lost_connection_is_made_again(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, nursery)
+        cluster = Cluster([SEED], ClientConfig(), world.env, ClientTasks(nursery))
         await cluster.start()
         first = await cluster.any_connection()
         first.close()

@@ -11,6 +11,7 @@ from client.address import Address
 from client.config import ClientConfig
 from client.connections import Connections
 from client.metadata import MetadataCache
+from client.tasks import ClientTasks
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from wire import api
 from wire.errors import ConnectError, OverloadedError
@@ -29,7 +30,7 @@ class Place:
         self.connections = Connections(
             ClientConfig(connect_timeout=3.0),
             cluster.world.env,
-            nursery,
+            ClientTasks(nursery),
             self.metadata,
             on_change=self._changed,
             on_doubt=self._doubted,

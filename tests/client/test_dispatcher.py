@@ -1,12 +1,16 @@
 """From the accumulator to a real broker and back."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from client.client import connect
+from client.producer import Producer
 from tests.broker.world import World, settle
 from tests.client.worlds import client_of, orders_client
-from wire.errors import DeliveryTimeoutError, UnknownTopicError
+from wire.errors import DeliveryTimeoutError, RecordTooLargeError, UnknownTopicError
 
 
 async def test_batches_of_several_partitions_share_a_request(autojump_clock: MockClock) -> None:
@@ -89,3 +93,36 @@ async def test_a_cancelled_send_still_arrives(autojump_clock: MockClock) -> None
         topics = await client.admin.describe_topics(["orders"])
 
     assert topics[0].partitions[0].log_end_offset in (1, 2)
+
+
+async def send_one(producer: Producer, value: bytes) -> None:
+    await producer.send("orders", value, partition=0)
+
+
+async def send_column(producer: Producer, value: bytes) -> None:
+    await producer.send_many("orders", [value], partition=0)
+
+
+@pytest.mark.parametrize("send", [send_one, send_column])
+async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
+    autojump_clock: MockClock, send: Callable[[Producer, bytes], Awaitable[None]]
+) -> None:
+    world = World(autojump_clock)
+    async with (
+        world.broker(frame_bytes_max=2 << 20),
+        connect("broker:8433", env=world.env) as client,
+    ):
+        await client.admin.create_topic("orders")
+        async with client.producer(batch_bytes_max=4_000_000) as producer:
+            await producer.send("orders", b"first", partition=0)
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await send(producer, bytes(3_000_000))
+            assert scope.cancelled_caught
+
+            with pytest.raises(RecordTooLargeError) as caught:
+                await producer.flush()
+
+    assert caught.value.__notes__ == [
+        "records that nobody waited for and that were not acknowledged: 1"
+    ]

@@ -89,7 +89,7 @@ def test_a_settled_batch_tells_the_fate_of_each_record_and_lets_go_of_its_bytes(
 
     assert list(batch.fates(1, 3)) == [Fate(1, 3, None, 101, AckLevel.DURABLE)]
     assert not batch.encoded
-    assert batch.failed_count == 0
+    assert batch.failed_count(0, 3) == 0
 
 
 def test_a_batch_has_one_fate() -> None:
@@ -132,4 +132,4 @@ def test_the_fates_of_halves_are_those_of_the_whole() -> None:
         Fate(1, 2, None, 101, AckLevel.DURABLE),
         Fate(2, 4, failure, None, None),
     ]
-    assert batch.failed_count == 2
+    assert [batch.failed_count(0, end) for end in (2, 3, 4)] == [0, 1, 2]
