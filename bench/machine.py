@@ -150,15 +150,24 @@ def describe() -> str:
             cpu = line.partition(":")[2].strip()
             break
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        text=True,
-    ).stdout.strip()
     return (
         f"{len(_CORES)} cores ({cpu}), {memory_gib:.0f} GiB of memory, {platform.system()}"
         f" {platform.release()}, {platform.python_implementation()} {platform.python_version()},"
-        f" commit {commit or 'unknown'}"
+        f" commit {_commit()}"
     )
+
+
+def _commit() -> str:
+    """Return which commit this is, with a mark if its code was changed since.
+
+    What was measured is written into files of the repository, and changes no code.
+    """
+    head = subprocess.run(
+        ["git", "describe", "--always"], capture_output=True, check=False, cwd=ROOT, text=True
+    )
+    if head.returncode:
+        return "unknown"
+    changes = subprocess.run(
+        ["git", "diff", "--quiet", "HEAD", "--", "*.py", "pyproject.toml"], check=False, cwd=ROOT
+    )
+    return head.stdout.strip() + ("-dirty" if changes.returncode else "")
