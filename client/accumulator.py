@@ -238,7 +238,7 @@ class Accumulator:
             try:
                 appended = self.append(record, at)
             except UnknownPartitionError as error:
-                self._keep_failure(error, 1)
+                self.keep_failure(error, 1)
             else:
                 assert appended is not None, "the record had its room already"
         self._is_routing = False
@@ -247,7 +247,7 @@ class Accumulator:
         """Fail all records of a topic that are not under way; it is unknown from now on."""
         for _, record in self._unrouted.pop(name, ()):
             self.buffered_bytes -= record.size
-            self._keep_failure(error, 1)
+            self.keep_failure(error, 1)
         topic = self._topics.pop(name, None)
         self.queues_by_topic.pop(name, None)
         if topic is not None:
@@ -310,7 +310,7 @@ class Accumulator:
             while waiting and waiting[0][0] <= at.monotonic:
                 _, record = waiting.popleft()
                 self.buffered_bytes -= record.size
-                self._keep_failure(_never_routed(topic), 1)
+                self.keep_failure(_never_routed(topic), 1)
             if not waiting:
                 del self._unrouted[topic]
 
@@ -339,7 +339,7 @@ class Accumulator:
             end = appended.place + appended.count
             failed_count = batch.failed_count(appended.place, end)
             if failed_count:
-                self._keep_failure(batch.failure, failed_count)
+                self.keep_failure(batch.failure, failed_count)
 
     def take_failure(self) -> Exception | None:
         """Return the first failure of records whose fate nobody waited for, once."""
@@ -483,9 +483,10 @@ class Accumulator:
         self.acknowledged_record_count += batch.record_count - failed_count
         unawaited_count = min(failed_count, batch.record_count - batch.awaited_count)
         if batch.failure is not None and unawaited_count:
-            self._keep_failure(batch.failure, unawaited_count)
+            self.keep_failure(batch.failure, unawaited_count)
 
-    def _keep_failure(self, failure: Exception, record_count: int) -> None:
+    def keep_failure(self, failure: Exception, record_count: int) -> None:
+        """Keep why so many records failed whose fate nobody waits for, for `take_failure`."""
         self._failure = self._failure or failure
         self.queues_by_topic.clear()
         self.failed_record_count += record_count

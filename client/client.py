@@ -154,8 +154,8 @@ async def connect(
 ) -> AsyncGenerator[Client, None]:
     """Connect to a cluster, and stay connected while the block runs.
 
-    With the block the client is closed, and all that came from it: what is under way in other
-    tasks, or is asked for later, raises `trio.ClosedResourceError`.
+    With the block the client is closed, and all that came from it: what other tasks wait for, and
+    what brokers would have to be asked for later, raises `trio.ClosedResourceError`.
 
     Args:
         addresses: One or more brokers, `host:port`, separated by commas; the port is 8433 unless

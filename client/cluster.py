@@ -266,9 +266,8 @@ class Cluster:
         gives_up_at = trio.current_time() + self.config.request_timeout
         failure_count = 0
         while True:
-            self.tasks.require_open()
             try:
-                return await attempt()
+                return await self.tasks.until_closed(attempt)
             except (RetriableError, ConnectionLostError) as error:
                 failure_count += 1
                 delay = self.backoff.delay(failure_count)

@@ -74,10 +74,13 @@ async def describe_moves(cluster: Cluster) -> list[MovingReplica]:
                 {(each.topic, each.partition, each.node_id): each for each in reply.replicas}
             )
 
-    async with trio.open_nursery() as nursery:
-        for leader_id in dict.fromkeys(each.leader_id for each in moving):
-            if leader_id is not None:
-                nursery.start_soon(ask, leader_id)
+    async def ask_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for leader_id in dict.fromkeys(each.leader_id for each in moving):
+                if leader_id is not None:
+                    nursery.start_soon(ask, leader_id)
+
+    await cluster.tasks.until_closed(ask_all)
     return [
         replace(each, progress=found.get((each.topic, each.partition, each.node_id)))
         for each in moving

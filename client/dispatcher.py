@@ -82,7 +82,7 @@ class Dispatcher:
         self._gathered = OnceATurn(self.send)
         self._wake = trio.Event()
         self._sleeps_until = 0.0
-        self._progress = trio.lowlevel.ParkingLot()
+        self._progress = trio.Event()
 
     @property
     def in_flight_request_count(self) -> int:
@@ -107,8 +107,12 @@ class Dispatcher:
         self._wake.set()
 
     async def wait_progress(self) -> None:
-        """Wait until some batches are settled or some topic becomes known or fails."""
-        await self._progress.park()
+        """Wait until some batches are settled or some topic becomes known or fails.
+
+        Raises:
+            trio.ClosedResourceError: The client is closed.
+        """
+        await self._cluster.tasks.wait(self._progress)
 
     def send(self, *, only_full: bool = False) -> None:
         """Submit what can be sent now.
@@ -168,7 +172,6 @@ class Dispatcher:
                 self._progressed()
         finally:
             self._cluster.unsubscribe(self.cluster_changed)
-            self._progress.unpark_all()  # There is no more of it.
 
     def _next_wake(self) -> float:
         oldest = next(iter(self._flights), None)
@@ -177,8 +180,8 @@ class Dispatcher:
 
     def _progressed(self) -> None:
         self.send()
-        if self._progress:
-            self._progress.unpark_all()
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
 
     def _node_of(self, queue: PartitionQueue) -> int | None:
         leader_id = self._cluster.metadata.leader_of(queue.topic, queue.partition)

@@ -149,7 +149,8 @@ class GroupMember:
         self._membership.hurry(now)
         self._wake_heart.set()
         while self._told_busy_until < until and not self._over.is_set():
-            await self._heard.wait()
+            await self._cluster.tasks.wait(self._heard)
+        self._cluster.tasks.require_open()
 
     def _may_hand_out(self) -> bool:
         return not self._is_calling and self._membership.may_process(trio.current_time())
@@ -192,7 +193,7 @@ class GroupMember:
     async def _wait_joined(self) -> None:
         with trio.move_on_after(self._cluster.config.request_timeout):
             while self._membership.member_epoch == JOIN_EPOCH and not self._over.is_set():
-                await self._heard.wait()
+                await self._cluster.tasks.wait(self._heard)
         if self._membership.member_epoch == JOIN_EPOCH:
             self._cluster.tasks.require_open()
             failure = self._reader.failure or self._heartbeat_failure

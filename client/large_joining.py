@@ -64,7 +64,7 @@ class LargeJoiner:
 
     async def _settle(self, messages: Sequence[Message], verdict: Verdict) -> None:
         if messages:
-            with suppress(TidelogError):  # Then their time has to pass.
+            with suppress(TidelogError, trio.ClosedResourceError):  # Then their time has to pass.
                 await self._settler.settle([each.place for each in messages], verdict)
 
 

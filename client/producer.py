@@ -115,7 +115,7 @@ class Producer:
             elif isinstance(error, Exception):
                 try:
                     await self.flush()
-                except TidelogError as failure:
+                except (TidelogError, trio.ClosedResourceError) as failure:
                     error.add_note(f"besides, records could not be delivered: {failure}")
         finally:
             self._is_open = False
@@ -306,6 +306,8 @@ class Producer:
             for each in results:
                 if isinstance(each, Appended):
                     self._accumulator.stop_awaiting(each)
+                elif isinstance(each, TidelogError):
+                    self._accumulator.keep_failure(each, 1)
             raise
         return [outcome(each) if isinstance(each, Appended) else each for each in results]
 
@@ -364,8 +366,11 @@ class Producer:
         self._raise_failure()
 
     async def _run(self) -> None:
-        with self._scope:
-            await self._dispatcher.run()
+        try:
+            with self._scope:
+                await self._dispatcher.run()
+        finally:
+            self._queues = {}
 
     def _require_open(self) -> None:
         if not self._is_open:

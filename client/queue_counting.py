@@ -90,9 +90,12 @@ async def count_messages(
             with trio.move_on_after(_PATIENCE_S):
                 found[place] = await _count(cluster, queue)
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(min(_AT_ONCE, len(queues))):
-            nursery.start_soon(work)
+    async def count_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(_AT_ONCE, len(queues))):
+                nursery.start_soon(work)
+
+    await cluster.tasks.until_closed(count_all)
     return found
 
 

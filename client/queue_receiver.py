@@ -204,7 +204,7 @@ class _Call:
         """Give back what the caller does not get."""
         places = [message.place for message in self._messages]
         self.leave()
-        with suppress(TidelogError):  # Then their time has to pass.
+        with suppress(TidelogError, trio.ClosedResourceError):  # Then their time has to pass.
             await self._receiver.settler.settle(places, RETURN)
 
     def leave(self) -> None:

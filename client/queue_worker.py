@@ -339,6 +339,8 @@ class QueueWorker:
             whole = await joined(message, self._config.value_bytes_max)
         except CorruptRecordError:
             raise
+        except trio.ClosedResourceError:
+            return None
         except TidelogError as error:
             self._unread_count += 1
             self._cluster.env.probe("client.message_not_read", error=str(error))

@@ -164,5 +164,7 @@ class ReceiveGathering:
     async def _give_back(self, messages: list[Message]) -> None:
         if messages:
             with trio.move_on_after(_GIVING_BACK_S, shield=True):
-                with suppress(TidelogError):  # Then their time has to pass.
+                with suppress(
+                    TidelogError, trio.ClosedResourceError
+                ):  # Then their time has to pass.
                     await self._settler.settle([each.place for each in messages], RETURN)

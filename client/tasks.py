@@ -5,11 +5,15 @@ in whatever task, is told so then.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVarTuple, final
+from typing import Final, TypeVar, TypeVarTuple, final
 
 import trio
 
 Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+_CLOSED: Final = "the client is closed"
 
 
 @final
@@ -17,13 +21,16 @@ class ClientTasks:
     """Runs tasks until the client is closed."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        """Run them in `nursery`."""
+        """Run them in `nursery`; if that is cancelled, the client is closed."""
         self._nursery = nursery
         self._is_closed = False
         self._waiting_counts: dict[trio.Event, int] = {}
         """How many callers wait for each event."""
         self._given_up: frozenset[trio.Event] = frozenset()
         """What had not happened when the client was closed."""
+        self._scopes: set[trio.CancelScope] = set()
+        """Of calls that end when the client is closed."""
+        nursery.start_soon(self._close_when_cancelled)
 
     def start_soon(
         self, do: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments
@@ -50,6 +57,22 @@ class ClientTasks:
         if event in self._given_up:
             self.require_open()
 
+    async def until_closed(self, do: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what a call returns, which is cancelled when the client is closed.
+
+        Raises:
+            trio.ClosedResourceError: It is closed before.
+            Exception: What the call raised.
+        """
+        self.require_open()
+        with trio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                return await do()
+            finally:
+                self._scopes.discard(scope)
+        raise trio.ClosedResourceError(_CLOSED)
+
     def require_open(self) -> None:
         """Check that the client is not closed.
 
@@ -57,15 +80,23 @@ class ClientTasks:
             trio.ClosedResourceError: It is.
         """
         if self._is_closed:
-            raise trio.ClosedResourceError("the client is closed")
+            raise trio.ClosedResourceError(_CLOSED)
 
     def close(self) -> None:
         """End all tasks, begin none any more, and have nobody wait for them."""
         self._is_closed = True
         self._nursery.cancel_scope.cancel()
+        for scope in self._scopes:  # First: what waits within is cancelled, and raises nothing.
+            scope.cancel()
         self._given_up |= {each for each in self._waiting_counts if not each.is_set()}
         for event in self._given_up:
             event.set()
+
+    async def _close_when_cancelled(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.close()
 
     async def _run(
         self, do: Callable[[*Arguments], Awaitable[object]], arguments: tuple[*Arguments]

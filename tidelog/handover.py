@@ -95,6 +95,7 @@ class Handover:
     def _require_open(self) -> None:
         if self._is_closed:
             raise trio.ClosedResourceError("the producer is closed")
+        self._thread.require_open()
 
     def _woken(self) -> None:
         self._wake.set()

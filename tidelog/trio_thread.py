@@ -10,12 +10,14 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import trio
 
 Resource = TypeVar("Resource")
 Result = TypeVar("Result")
+
+_CLOSED: Final = "the client is closed"
 
 
 @final
@@ -67,6 +69,7 @@ class TrioThread(Generic[Resource]):
         scope = trio.CancelScope()
 
         async def cancellable() -> Result:
+            self.require_open()
             ended = self._calls[scope] = trio.Event()
             try:
                 with scope:
@@ -74,12 +77,13 @@ class TrioThread(Generic[Resource]):
             finally:
                 del self._calls[scope]
                 ended.set()
+            self.require_open()
             raise trio.ClosedResourceError("the call was interrupted")
 
         try:
             return trio.from_thread.run(cancellable, trio_token=self._token)
         except trio.RunFinishedError:
-            raise trio.ClosedResourceError("the client is closed") from self._failure
+            raise trio.ClosedResourceError(_CLOSED) from self._failure
         except (KeyboardInterrupt, SystemExit):
             self.call_soon(scope.cancel)
             raise
@@ -94,7 +98,7 @@ class TrioThread(Generic[Resource]):
         try:
             return trio.from_thread.run_sync(work, trio_token=self._token)
         except trio.RunFinishedError:
-            raise trio.ClosedResourceError("the client is closed") from self._failure
+            raise trio.ClosedResourceError(_CLOSED) from self._failure
 
     def call_soon(self, work: Callable[[], object]) -> None:
         """Have `work`, which must neither wait nor raise, run in the thread before long.
@@ -110,10 +114,19 @@ class TrioThread(Generic[Resource]):
         """Have `work` run in a task of the thread, until the resource is closed."""
         self.call_soon(partial(self._nursery.start_soon, work))
 
+    def require_open(self) -> None:
+        """Check that the resource is not closed.
+
+        Raises:
+            trio.ClosedResourceError: It is.
+        """
+        if self._stop.is_set() or not self._thread.is_alive():
+            raise trio.ClosedResourceError(_CLOSED) from self._failure
+
     def close(self) -> None:
         """Close the resource and wait for the thread to end. Closing twice is allowed.
 
-        Calls that were interrupted end before.
+        Calls under way in other threads are interrupted, and end before.
         """
         self.call_soon(self._stop.set)
         self._thread.join()
@@ -132,7 +145,8 @@ class TrioThread(Generic[Resource]):
         async with self._opening as resource, trio.open_nursery() as nursery:
             self._opened.set_result(_Opened(resource, token, stop, nursery))
             await stop.wait()
-            # Calls that were interrupted may have something to give back.
-            while ending := [end for scope, end in self._calls.items() if scope.cancel_called]:
-                await ending[0].wait()
+            for scope in self._calls:
+                scope.cancel()
+            while self._calls:  # They may have something to give back.
+                await next(iter(self._calls.values())).wait()
             nursery.cancel_scope.cancel()

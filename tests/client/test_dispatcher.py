@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from client.client import connect
+from client.outgoing import OutgoingRecord
 from client.producer import Producer
 from tests.broker.world import World, settle
 from tests.client.worlds import client_of, orders_client
@@ -126,3 +127,21 @@ async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
     assert caught.value.__notes__ == [
         "records that nobody waited for and that were not acknowledged: 1"
     ]
+
+
+async def test_a_record_that_was_refused_before_its_sender_was_cancelled_is_told_to_who_flushes(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.producer(buffer_bytes_max=1 << 20) as producer:
+            await producer.send("orders", b"first")
+            records = [OutgoingRecord("orders", bytes(size)) for size in (2 << 20, 1)]
+            world.work.hold_syncs()
+            with trio.move_on_after(1):
+                await producer.send_records("orders", records)
+            world.work.let_all_sync()
+
+            with pytest.raises(RecordTooLargeError):
+                await producer.flush()

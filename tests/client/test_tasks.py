@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from client.client import Client
 from client.tasks import ClientTasks
 from tests.client.fronts import fronted_client, fronted_cluster
+from wire import api
 
 Call = Callable[[], Awaitable[object]]
 
@@ -64,6 +65,42 @@ async def test_who_waits_when_the_client_is_closed_is_told_and_who_was_served_is
     assert sorted(map(str, outcomes)) == ["None", "the client is closed", "the client is closed"]
     with pytest.raises(trio.ClosedResourceError):
         await tasks.wait(unserved)
+
+
+async def test_a_call_is_cancelled_when_the_client_is_closed_also_if_it_waits_for_tasks() -> None:
+    cancelled: list[str] = []
+
+    async def wait() -> None:
+        try:
+            async with trio.open_nursery() as inner:
+                inner.start_soon(tasks.wait, trio.Event())
+                await trio.sleep_forever()
+        finally:
+            cancelled.append("inside")
+
+    async def call() -> None:
+        assert await outcome(lambda: tasks.until_closed(wait)) == "the client is closed"
+        cancelled.append("outside")
+
+    async def seven() -> int:
+        return 7
+
+    async with trio.open_nursery() as nursery, tasks_of() as tasks:
+        assert await tasks.until_closed(seven) == 7
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert cancelled == ["inside", "outside"]
+    assert await outcome(lambda: tasks.until_closed(seven)) == "the client is closed"
+
+
+async def test_a_client_whose_nursery_is_cancelled_is_closed_before_others_cleaned_up() -> None:
+    with trio.CancelScope() as scope:
+        async with tasks_of() as tasks:
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+                assert await outcome(lambda: tasks.wait(trio.Event())) == "the client is closed"
 
 
 async def test_a_task_that_finds_the_client_closed_ends_quietly_and_another_error_does_not() -> (
@@ -181,6 +218,19 @@ async def work(client: Client) -> Call:
     return lambda: queue.work(handle)
 
 
+async def count(client: Client) -> Call:
+    async def describe() -> object:
+        return await client.admin.describe_queues(with_counts=True)
+
+    return describe
+
+
+async def be_busy(client: Client) -> Call:
+    consumer = client.consumer("orders", group_id="busy")
+    await consumer.__aenter__()
+    return lambda: consumer.announce_busy(30)
+
+
 CALLS = [
     send,
     send_large,
@@ -194,13 +244,15 @@ CALLS = [
     consume,
     consume_in_a_group,
     work,
+    count,
+    be_busy,
 ]
 
 
 @pytest.mark.parametrize("prepare", CALLS)
-@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("how", ["at once", "frozen", "cancelled"])
 async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_what_comes_later(
-    autojump_clock: MockClock, prepare: Callable[[Client], Awaitable[Call]], is_frozen: bool
+    autojump_clock: MockClock, prepare: Callable[[Client], Awaitable[Call]], how: str
 ) -> None:
     outcomes: list[object] = []
 
@@ -211,17 +263,67 @@ async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_wha
         fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster,
         trio.open_nursery() as nursery,
     ):
-        async with fronted_client(cluster, (1,)) as client:
-            await client.admin.create_queue("work", topic="orders")
-            call = await prepare(client)
-            cluster.fronts[1].is_frozen = is_frozen
-            for _ in range(3):
-                nursery.start_soon(note, call)
-            if is_frozen:
-                await trio.sleep(0.5)
-            else:
+        with trio.CancelScope() as scope:
+            async with fronted_client(cluster, (1,)) as client:
+                await client.admin.create_queue("work", topic="orders")
+                call = await prepare(client)
+                cluster.fronts[1].is_frozen = how != "at once"
                 for _ in range(3):
-                    await trio.lowlevel.checkpoint()
+                    nursery.start_soon(note, call)
+                if how == "at once":
+                    for _ in range(3):
+                        await trio.lowlevel.checkpoint()
+                else:
+                    await trio.sleep(0.5)
+                if how == "cancelled":
+                    scope.cancel()
+                    with trio.CancelScope(shield=True):  # Somebody takes his time to clean up.
+                        await trio.sleep(0.5)
         nursery.start_soon(note, call)
 
     assert outcomes == ["the client is closed"] * 4
+
+
+async def test_a_program_that_is_cancelled_ends_as_cancelled_although_it_has_messages_to_give_back(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster:
+        async with fronted_client(cluster, (1,)) as client:
+            await client.admin.create_queue("work", topic="orders")
+            await client.queue("work").send(bytes(9 << 20))
+
+        async def never(node_id: int, request: object) -> object:
+            del node_id, request
+            await trio.sleep_forever()
+
+        async def own_client(task_status: trio.TaskStatus[Client]) -> None:
+            async with fronted_client(cluster, (1,)) as client:
+                task_status.started(client)
+                await trio.sleep_forever()
+
+        cluster.answers[api.FETCH] = never  # type: ignore[index]
+        async with trio.open_nursery() as nursery:
+            client = await nursery.start(own_client)
+            nursery.start_soon(client.queue("work").receive, 10)
+            await trio.sleep(0.5)
+            nursery.cancel_scope.cancel()
+
+    assert nursery.cancel_scope.cancelled_caught
+
+
+async def test_a_producer_of_a_closed_client_takes_nothing_and_lets_other_errors_pass(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster:
+        async with fronted_client(cluster, (1,)) as client:
+            producer = client.producer(linger=60)
+            await producer.__aenter__()
+            await producer.send("orders", b"before", partition=0)
+            producer.send_nowait("orders", b"in an open batch", partition=0)
+
+        with pytest.raises(trio.ClosedResourceError):
+            producer.send_nowait("orders", b"late", partition=0)
+        error = ValueError("mine")
+        await producer.__aexit__(ValueError, error, None)
+
+    assert error.__notes__ == ["besides, records could not be delivered: the client is closed"]

@@ -68,3 +68,12 @@ def test_closing_carries_what_was_put_down(thread: TrioThread[Client]) -> None:
     assert producer.statistics().acknowledged_record_count == 100
     with pytest.raises(trio.ClosedResourceError):
         handover.put(OutgoingRecord("orders", b"v"))
+
+
+def test_nothing_is_put_down_for_a_client_that_is_closed(thread: TrioThread[Client]) -> None:
+    handover, _ = opened(thread)
+    handover.put(OutgoingRecord("orders", b"v"))
+    thread.close()
+
+    with pytest.raises(trio.ClosedResourceError, match="the client is closed"):
+        handover.put(OutgoingRecord("orders", b"v"))

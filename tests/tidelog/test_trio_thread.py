@@ -115,3 +115,34 @@ def test_a_closed_thread_refuses_calls() -> None:
         thread.call(trio.lowlevel.checkpoint)
     with pytest.raises(trio.ClosedResourceError):
         thread.call_sync(lambda: None)
+
+
+def test_a_call_that_is_under_way_when_the_thread_is_closed_ends_before_and_says_why() -> None:
+    log: list[str] = []
+    thread = TrioThread(resource(log))
+    began = threading.Event()
+    raised: list[BaseException] = []
+
+    async def work() -> None:
+        began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+                log.append("given back")
+
+    def call() -> None:
+        try:
+            thread.call(work)
+        except BaseException as error:  # noqa: BLE001
+            raised.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    began.wait()
+    thread.close()
+    caller.join()
+
+    assert log == ["opened", "given back", "closed"]
+    assert [repr(error) for error in raised] == ["ClosedResourceError('the client is closed')"]
