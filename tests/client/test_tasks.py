@@ -263,10 +263,12 @@ async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_wha
         fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster,
         trio.open_nursery() as nursery,
     ):
+        calls: list[Call] = []
         with trio.CancelScope() as scope:
             async with fronted_client(cluster, (1,)) as client:
                 await client.admin.create_queue("work", topic="orders")
                 call = await prepare(client)
+                calls.append(call)
                 cluster.fronts[1].is_frozen = how != "at once"
                 for _ in range(3):
                     nursery.start_soon(note, call)
@@ -279,7 +281,7 @@ async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_wha
                     scope.cancel()
                     with trio.CancelScope(shield=True):  # Somebody takes his time to clean up.
                         await trio.sleep(0.5)
-        nursery.start_soon(note, call)
+        nursery.start_soon(note, calls[0])
 
     assert outcomes == ["the client is closed"] * 4
 

@@ -119,19 +119,26 @@ class Stager:
         self._drawn = 0
 
     async def run(self, client: Client, *, pause_s: float = 0.0) -> None:
-        """Work until told to stop; rest for so long between two batches, on the average."""
+        """Work until told to stop; rest for so long between two batches, on the average.
+
+        The last batch is committed: so none is left that would be kept for an hour.
+        """
         while not self.should_stop:
-            timeout_s = self._random.choice(_TIMEOUTS_S)
-            await self._write(client.staged(self._name, self.count, timeout=timeout_s))
-            self.count += 1
+            await self._write(client)
             if pause_s:
                 await trio.sleep(min(self._random.expovariate(1 / pause_s), _PATIENCE_S / 4))
+        await self._write(client, is_last=True)
 
-    async def _write(self, batch: StagedBatch) -> None:
+    async def _write(self, client: Client, *, is_last: bool = False) -> None:
         """Do what it takes until it is known what became of a batch."""
+        timeout_s = self._random.choice(_TIMEOUTS_S)
+        batch = client.staged(self._name, self.count, timeout=timeout_s)
+        await self._end(batch, is_wanted=is_last or self._random.random() < _IS_COMMITTED)
+        self.count += 1
+
+    async def _end(self, batch: StagedBatch, *, is_wanted: bool) -> None:
         key = f"{self._name}/{batch.batch_id}".encode()
         tasks: list[Staged] = []
-        is_wanted = self._random.random() < _IS_COMMITTED
         is_left = self._random.random() < _IS_LEFT
         while True:
             with trio.move_on_after(self._random.uniform(0.05, _PATIENCE_S)):
